@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A recording: a directory that stock `perf script -i DIR` opens (design.md section 5), or a perf.data that perf
+ * recorded. Written by recording/writer.c, read by recording/reader.c.
+ *
+ *	DIR/data		perf.data with AUXTRACE, itrace start, mmap, comm records
+ *	DIR/kcore_dir/kcore	ELF core of the kernel's and the modules' text, copied while the trace was open
+ *	DIR/kcore_dir/kallsyms, DIR/kcore_dir/modules
+ *	DIR/alarms.jsonl	one alarm a line
+ */
+#ifndef PTWATCH_RECORDING_RECORDING_H
+#define PTWATCH_RECORDING_RECORDING_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <linux/ptwatch_netlink.h>
+
+#include "common/error.h"
+#include "decode/image.h"
+#include "decode/pt_params.h"
+#include "symbols/symbols.h"
+
+#define PTW_ALARM_STACK_MAX	64
+
+/** struct ptw_alarm - one PTWATCH_CMD_ALARM message; fields as the attributes of <linux/ptwatch_netlink.h> */
+struct ptw_alarm {
+	uint64_t seq, time, tsc, cgroup, address, ip, old_value, new_value;
+	uint64_t trace_offset, trace_size, lost;
+	uint32_t watch, cpu, pid, tgid, access, len, trace_state, trace_bank;
+	char label[128];
+	char comm[16];
+	uint32_t have_values;	/* old_value and new_value are valid */
+	uint32_t have_trace;	/* the trace_* fields are valid */
+	uint32_t have_regs;
+	uint32_t stack_count;
+	uint64_t stack[PTW_ALARM_STACK_MAX];
+	uint64_t regs[PTWATCH_REG_COUNT];
+};
+
+/** ptw_alarm_write_json() - @alarm as one line of JSON, addresses as hex strings, symbolised by @symbols (may be NULL) */
+int ptw_alarm_write_json(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols);
+
+/* ---- reading ---- */
+
+/** struct ptw_recorded_trace - all Intel PT bytes of one CPU (or one thread), oldest first */
+struct ptw_recorded_trace {
+	int32_t cpu;		/* -1: per-thread */
+	int32_t tid;		/* -1: per-CPU */
+	const uint8_t *data;	/* owned by the recording */
+	size_t size;
+};
+
+struct ptw_recording {
+	struct ptw_pt_params params;
+	struct ptw_recorded_trace *trace;
+	size_t trace_count;
+	struct ptw_image image;		/* kernel and module text, and what mmap records name */
+	struct ptw_symbols *symbols;
+	struct ptw_alarm *alarm;
+	size_t alarm_count;
+	void *reader;			/* private */
+};
+
+/**
+ * ptw_recording_open() - read a recording or a perf.data
+ * @path: directory, or perf.data file
+ * Return: the recording, to be freed with ptw_recording_close(); NULL: @err tells.
+ *
+ * A damaged or truncated file is an error that names the offset; missing images and symbols are none.
+ */
+struct ptw_recording *ptw_recording_open(const char *path, struct ptw_error *err);
+void ptw_recording_close(struct ptw_recording *recording);
+
+/* ---- writing ---- */
+
+struct ptw_recording_writer;
+
+/** struct ptw_trace_config - how the trace was recorded: what perf's AUXTRACE_INFO and attributes want */
+struct ptw_trace_config {
+	struct ptw_pt_params params;
+	uint64_t rtit_ctl;		/* IA32_RTIT_CTL while tracing */
+	uint32_t pt_pmu_type;		/* of /sys/bus/event_source/devices/intel_pt/type; any unused number without it */
+	uint32_t cpuid_14_0[4];
+	uint32_t cpuid_14_1[4];
+};
+
+/**
+ * ptw_recording_create() - make the directory @path
+ *
+ * An existing recording at @path is moved aside to @path.old as perf does (an older .old is removed); anything else that
+ * exists there is refused. Everything is written to a temporary sibling and renamed by ptw_recording_finish(), so a
+ * recording that exists is complete.
+ */
+struct ptw_recording_writer *ptw_recording_create(const char *path, const struct ptw_trace_config *config,
+						  struct ptw_error *err);
+/**
+ * ptw_recording_add_kernel() - copy kernel and module text from /proc/kcore, with /proc/kallsyms and /proc/modules
+ *
+ * To be called while the trace is open (stopped is fine): later, patched static keys make the text differ from what ran.
+ */
+int ptw_recording_add_kernel(struct ptw_recording_writer *writer, struct ptw_error *err);
+
+/** ptw_recording_add_trace() - the bytes of one CPU as up to two pieces (a wrapped ring), oldest first */
+int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first, size_t first_size,
+			    const void *second, size_t second_size, struct ptw_error *err);
+int ptw_recording_add_alarm(struct ptw_recording_writer *writer, const struct ptw_alarm *alarm, struct ptw_error *err);
+int ptw_recording_finish(struct ptw_recording_writer *writer, struct ptw_error *err);	/* frees @writer */
+void ptw_recording_abort(struct ptw_recording_writer *writer);				/* removes what was written */
+
+#endif /* PTWATCH_RECORDING_RECORDING_H */

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Names of addresses: kernel and module symbols in kallsyms format, and symbols of ELF files.
+ * A table is built once and then only read; it has no global state and needs no lock to read.
+ */
+#ifndef PTWATCH_SYMBOLS_SYMBOLS_H
+#define PTWATCH_SYMBOLS_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/error.h"
+
+struct ptw_symbol {
+	uint64_t addr;
+	uint64_t size;		/* 0: unknown, then up to the next symbol */
+	const char *name;	/* owned by the table */
+	const char *module;	/* kernel module or file the symbol is from; NULL: the kernel itself */
+	char type;		/* as in kallsyms: t/T text, d/D data, b/B bss, … */
+};
+
+struct ptw_symbols;
+
+struct ptw_symbols *ptw_symbols_new(void);
+void ptw_symbols_free(struct ptw_symbols *symbols);
+
+/**
+ * ptw_symbols_load_kallsyms() - add the symbols of a kallsyms file
+ * @path: "/proc/kallsyms" or a copy of it
+ *
+ * Fails with PTW_EXIT_FAILED when the file can't be read, and with a line that names kptr_restrict and CAP_SYSLOG when all
+ * addresses in it are zero.
+ */
+int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, struct ptw_error *err);
+
+/**
+ * ptw_symbols_load_elf() - add the function symbols (.symtab, else .dynsym) of an ELF file
+ * @bias: load address minus link address (0 for a static non-PIE executable)
+ * @module: name to give as ptw_symbol.module; NULL: the file's base name
+ */
+int ptw_symbols_load_elf(struct ptw_symbols *symbols, const char *path, uint64_t bias, const char *module,
+			 struct ptw_error *err);
+
+/** ptw_symbols_at() - the symbol that covers @addr, function symbols first; NULL: none. O(log n) */
+const struct ptw_symbol *ptw_symbols_at(const struct ptw_symbols *symbols, uint64_t addr);
+
+/**
+ * ptw_symbols_resolve() - the address a person's spelling means
+ * @spelling: "sym", "sym+0x10", "module:sym", "module:sym+0x10" or "0xaddr"
+ * @addr: out: the address
+ * @symbol: out: the symbol, NULL for a plain address; may be NULL
+ *
+ * Unknown names fail (PTW_EXIT_FAILED) with up to three near matches ("did you mean …"), ambiguous names (several
+ * static symbols of one name) with the modules or addresses to choose from, malformed spellings with PTW_EXIT_USAGE.
+ */
+int ptw_symbols_resolve(const struct ptw_symbols *symbols, const char *spelling, uint64_t *addr,
+			const struct ptw_symbol **symbol, struct ptw_error *err);
+
+/**
+ * ptw_symbols_format() - "sym+0x1d" or "sym+0x1d [module]", else "0x…" (16 digits), for @addr
+ * Return: @buf.
+ */
+char *ptw_symbols_format(const struct ptw_symbols *symbols, uint64_t addr, char *buf, size_t size);
+
+#endif /* PTWATCH_SYMBOLS_SYMBOLS_H */
