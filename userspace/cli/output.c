@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "cli/output.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/verb.h"
+
+int cli_error(const char *verb, const struct ptw_error *err)
+{
+	/* What was already printed belongs before the error where both streams end up in one file. */
+	fflush(stdout);
+	if (verb)
+		fprintf(stderr, "ptwatch %s: %s\n", verb, err->text);
+	else
+		fprintf(stderr, "ptwatch: %s\n", err->text);
+	return err->status;
+}
+
+int cli_usage(const char *verb, const char *format, ...)
+{
+	va_list args;
+
+	fflush(stdout);
+	fprintf(stderr, "ptwatch%s%s: ", verb ? " " : "", verb ? verb : "");
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fprintf(stderr, "; see `ptwatch%s%s --help`\n", verb ? " " : "", verb ? verb : "");
+	return PTW_EXIT_USAGE;
+}
+
+bool cli_colour(FILE *stream)
+{
+	const char *no_color = getenv("NO_COLOR");
+	const char *term = getenv("TERM");
+
+	if (no_color && *no_color)
+		return false;
+	return isatty(fileno(stream)) && term && strcmp(term, "dumb");
+}
+
+int cli_width(FILE *stream, int fallback)
+{
+	struct winsize size;
+	const char *columns = getenv("COLUMNS");
+	int width = 0;
+
+	if (!ioctl(fileno(stream), TIOCGWINSZ, &size))
+		width = size.ws_col;
+	else if (columns)
+		width = atoi(columns);
+	if (width <= 0)
+		return fallback;
+	return width < 40 ? 40 : width;
+}
+
+char *cli_commas(uint64_t value, char *buf, size_t size)
+{
+	char digits[24];
+	int len = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)value);
+	size_t out = 0;
+
+	for (int i = 0; i < len && out + 1 < size; i++) {
+		if (i && (len - i) % 3 == 0 && out + 2 < size)
+			buf[out++] = ',';
+		buf[out++] = digits[i];
+	}
+	buf[out] = '\0';
+	return buf;
+}
+
+char *cli_bytes(uint64_t value, char *buf, size_t size)
+{
+	static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+	uint64_t whole = value, part = 0;
+	size_t i = 0;
+
+	while (whole >= 1024 && i + 1 < sizeof(unit) / sizeof(unit[0])) {
+		part = whole % 1024;
+		whole /= 1024;
+		i++;
+	}
+	if (part)
+		snprintf(buf, size, "%llu.%llu %s", (unsigned long long)whole,
+			 (unsigned long long)(part * 10 / 1024), unit[i]);
+	else
+		snprintf(buf, size, "%llu %s", (unsigned long long)whole, unit[i]);
+	return buf;
+}
+
+/* Edit distance in which two swapped neighbours count once; words longer than the table are never near. */
+static size_t distance(const char *a, const char *b)
+{
+	enum { MAX = 32 };
+	size_t d[MAX + 1][MAX + 1];
+	size_t la = strlen(a), lb = strlen(b);
+
+	if (la > MAX || lb > MAX)
+		return MAX;
+	for (size_t i = 0; i <= la; i++)
+		d[i][0] = i;
+	for (size_t j = 0; j <= lb; j++)
+		d[0][j] = j;
+	for (size_t i = 1; i <= la; i++) {
+		for (size_t j = 1; j <= lb; j++) {
+			size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+
+			if (d[i - 1][j] + 1 < best)
+				best = d[i - 1][j] + 1;
+			if (d[i][j - 1] + 1 < best)
+				best = d[i][j - 1] + 1;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+			    d[i - 2][j - 2] + 1 < best)
+				best = d[i - 2][j - 2] + 1;
+			d[i][j] = best;
+		}
+	}
+	return d[la][lb];
+}
+
+const char *cli_near(const char *typed, const char *const *words)
+{
+	size_t len = strlen(typed), best = len / 3 + 1;
+	const char *near = NULL;
+
+	for (; *words; words++) {
+		size_t far = distance(typed, *words);
+
+		/* The beginning of a word is as good as one slip. */
+		if (len >= 2 && !strncmp(typed, *words, len))
+			far = 1;
+		/* Nothing in common is no match, however short the words are. */
+		if (far <= best && far < len && (!near || far < best)) {
+			best = far;
+			near = *words;
+		}
+	}
+	return near;
+}
+
+int cli_bad_option(const char *verb, int option, char **argv, const struct option *options)
+{
+	const char *words[64];
+	const char *typed = argv[optind - 1], *near;
+	char name[64];
+	size_t count = 0;
+
+	if (option == ':') {
+		if (typed[0] == '-' && typed[1] == '-')
+			return cli_usage(verb, "option %s needs a value", typed);
+		return cli_usage(verb, "option -%c needs a value", optopt);
+	}
+	if (optopt) {
+		/* A short option that does not exist, or a value for a long one that takes none. */
+		for (const struct option *o = options; o->name; o++)
+			if (o->val == optopt && !strncmp(typed, "--", 2) && strchr(typed, '='))
+				return cli_usage(verb, "option --%s takes no value", o->name);
+		return cli_usage(verb, "unknown option -%c", optopt);
+	}
+	snprintf(name, sizeof(name), "%s", typed + strspn(typed, "-"));
+	name[strcspn(name, "=")] = '\0';
+	for (; options->name && count < 63; options++)
+		words[count++] = options->name;
+	words[count] = NULL;
+	near = cli_near(name, words);
+	if (near)
+		return cli_usage(verb, "unknown option --%s, did you mean --%s?", name, near);
+	return cli_usage(verb, "unknown option --%s", name);
+}
+
+void cli_progress(const char *verb, const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "ptwatch %s: ", verb);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+int cli_flush(const char *verb)
+{
+	struct ptw_error err;
+
+	if (!fflush(stdout) && !ferror(stdout))
+		return PTW_EXIT_OK;
+	ptw_error_set(&err, PTW_EXIT_FAILED, "cannot write the output: %s", strerror(errno));
+	return cli_error(verb, &err);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the verbs share in talking to a person: terminals, colours, numbers, near matches, `--help` and option errors. */
+#ifndef PTWATCH_CLI_OUTPUT_H
+#define PTWATCH_CLI_OUTPUT_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/** cli_colour() - whether @stream may carry colours: it is a terminal that can, and NO_COLOR is unset or empty */
+bool cli_colour(FILE *stream);
+
+/** cli_width() - columns of the terminal behind @stream, at least 40; @fallback when it is none */
+int cli_width(FILE *stream, int fallback);
+
+/** cli_commas() - @value as "2,031,616"; @buf of 32 bytes is enough. Return: @buf. */
+char *cli_commas(uint64_t value, char *buf, size_t size);
+
+/** cli_bytes() - @value as "64 KiB", "1.5 MiB"; @buf of 32 bytes is enough. Return: @buf. */
+char *cli_bytes(uint64_t value, char *buf, size_t size);
+
+/**
+ * cli_near() - the entry of @words that was most likely meant by @typed
+ * @words: NULL-terminated
+ * Return: the entry; NULL when none is near.
+ */
+const char *cli_near(const char *typed, const char *const *words);
+
+/**
+ * cli_bad_option() - report what getopt_long() returned '?' or ':' for
+ * @option: what getopt_long() returned; the option string must begin with ':' or "+:" and opterr be 0
+ * Return: PTW_EXIT_USAGE.
+ */
+int cli_bad_option(const char *verb, int option, char **argv, const struct option *options);
+
+/** cli_progress() - a line on stderr for what takes longer than a second; @format without newline */
+void cli_progress(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** cli_flush() - flush stdout; PTW_EXIT_FAILED with a message when it can't be written, else PTW_EXIT_OK */
+int cli_flush(const char *verb);
+
+#endif /* PTWATCH_CLI_OUTPUT_H */
