@@ -59,40 +59,6 @@ int cli_width(FILE *stream, int fallback)
 	return width < 40 ? 40 : width;
 }
 
-char *cli_commas(uint64_t value, char *buf, size_t size)
-{
-	char digits[24];
-	int len = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)value);
-	size_t out = 0;
-
-	for (int i = 0; i < len && out + 1 < size; i++) {
-		if (i && (len - i) % 3 == 0 && out + 2 < size)
-			buf[out++] = ',';
-		buf[out++] = digits[i];
-	}
-	buf[out] = '\0';
-	return buf;
-}
-
-char *cli_bytes(uint64_t value, char *buf, size_t size)
-{
-	static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
-	uint64_t whole = value, part = 0;
-	size_t i = 0;
-
-	while (whole >= 1024 && i + 1 < sizeof(unit) / sizeof(unit[0])) {
-		part = whole % 1024;
-		whole /= 1024;
-		i++;
-	}
-	if (part)
-		snprintf(buf, size, "%llu.%llu %s", (unsigned long long)whole,
-			 (unsigned long long)(part * 10 / 1024), unit[i]);
-	else
-		snprintf(buf, size, "%llu %s", (unsigned long long)whole, unit[i]);
-	return buf;
-}
-
 /* Edit distance in which two swapped neighbours count once; words longer than the table are never near. */
 static size_t distance(const char *a, const char *b)
 {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the verbs share in talking to a person: terminals, colours, numbers, near matches, `--help` and option errors. */
+/* What the verbs share in talking to a person: terminals, colours, near matches, `--help` and option errors. */
 #ifndef PTWATCH_CLI_OUTPUT_H
 #define PTWATCH_CLI_OUTPUT_H
 
 #include <getopt.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 /** cli_colour() - whether @stream may carry colours: it is a terminal that can, and NO_COLOR is unset or empty */
@@ -14,12 +12,6 @@ bool cli_colour(FILE *stream);
 
 /** cli_width() - columns of the terminal behind @stream, at least 40; @fallback when it is none */
 int cli_width(FILE *stream, int fallback);
-
-/** cli_commas() - @value as "2,031,616"; @buf of 32 bytes is enough. Return: @buf. */
-char *cli_commas(uint64_t value, char *buf, size_t size);
-
-/** cli_bytes() - @value as "64 KiB", "1.5 MiB"; @buf of 32 bytes is enough. Return: @buf. */
-char *cli_bytes(uint64_t value, char *buf, size_t size);
 
 /**
  * cli_near() - the entry of @words that was most likely meant by @typed
