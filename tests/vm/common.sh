@@ -6,6 +6,7 @@
 
 PROG=${0##*/}
 VM_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck disable=SC2034 # used by run
 TOP=$(cd "$VM_DIR/../.." && pwd)
 CACHE=${PTWATCH_CACHE:-${XDG_CACHE_HOME:-${HOME:?HOME is not set; set PTWATCH_CACHE}/.cache}/ptwatch}
 MARKER=.ptwatch-cache
@@ -54,7 +55,7 @@ remove_tree() {
 # make_temp VARIABLE NAME: a temporary directory inside the cache, locked as
 # long as its maker lives. Those whose maker was killed are swept up first.
 make_temp() {
-	local -n _dir=$1
+	local -n _dir=$1 # the caller's variable
 	local old fd sweep
 	exec {sweep}>>"$CACHE/locks/tmp"
 	flock "$sweep"
@@ -69,4 +70,12 @@ make_temp() {
 	exec {fd}<"$_dir"
 	flock "$fd"
 	exec {sweep}>&-
+}
+
+# A program of the private root $ROOT, run through that root's own dynamic
+# linker: no chroot, no root rights, and the host's libc does not matter.
+root_program() {
+	local program=$1; shift
+	"$ROOT/lib64/ld-linux-x86-64.so.2" --argv0 "${program##*/}" \
+		--library-path "$ROOT/usr/lib/x86_64-linux-gnu" "$ROOT$program" "$@"
 }
