@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "control/device.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/number.h"
+#include "control/holders.h"
+#include "control/machine.h"
+
+#define NEEDS_ROOT "needs root (CAP_SYS_ADMIN); run it with sudo"
+
+static int no_module(struct ptw_error *err)
+{
+	return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+			     "ptwatch module is not loaded (no %s); load it: modprobe ptwatch, or insmod module/ptwatch.ko",
+			     PTWATCH_DEVICE);
+}
+
+int ptw_device_open(struct ptw_device *device, struct ptw_error *err)
+{
+	memset(device, 0, sizeof(*device));
+	device->fd = open(PTWATCH_DEVICE, O_RDWR | O_CLOEXEC);
+	if (device->fd < 0) {
+		switch (errno) {
+		case ENOENT: case ENXIO: case ENODEV:
+			return no_module(err);
+		case EACCES: case EPERM:
+			return ptw_error_set(err, PTW_EXIT_FAILED, "%s " NEEDS_ROOT, PTWATCH_DEVICE);
+		default:
+			return ptw_error_set(err, PTW_EXIT_FAILED, "cannot open %s: %s; `dmesg | tail` may tell more",
+					     PTWATCH_DEVICE, strerror(errno));
+		}
+	}
+	device->info.size = sizeof(device->info);
+	if (ioctl(device->fd, PTWATCH_IOC_INFO, &device->info))
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "%s does not answer as this program expects (%s); program and module must be of one version",
+				     PTWATCH_DEVICE, strerror(errno));
+	if (device->info.abi != PTWATCH_ABI_VERSION)
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "the loaded module speaks ABI %u, this program %u; install both from one version",
+				     device->info.abi, PTWATCH_ABI_VERSION);
+	return 0;
+}
+
+static void unmap(struct ptw_device *device)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+
+	for (size_t i = 0; i < device->trace_count; i++) {
+		if (device->trace[i].control)
+			munmap((void *)device->trace[i].control, page);
+		if (device->trace[i].data)
+			munmap((void *)device->trace[i].data, device->buffer_size);
+	}
+	free(device->trace);
+	device->trace = NULL;
+	device->trace_count = 0;
+}
+
+void ptw_device_close(struct ptw_device *device)
+{
+	/* A mapping holds the session, so the mappings go first: close() then disarms before it returns. */
+	unmap(device);
+	if (device->fd >= 0)
+		close(device->fd);
+	device->fd = -1;
+}
+
+/* The period of @valid that is nearest to @wanted, shorter ones first. */
+static unsigned int choose_period(uint32_t valid, unsigned int wanted)
+{
+	for (unsigned int far = 0; far < 16; far++) {
+		if (far <= wanted && valid & 1U << (wanted - far))
+			return wanted - far;
+		if (wanted + far < 16 && valid & 1U << (wanted + far))
+			return wanted + far;
+	}
+	return 0;
+}
+
+uint64_t ptw_trace_default_rtit_ctl(const struct ptwatch_info *info, uint64_t where)
+{
+	uint64_t ctl = where | PTWATCH_RTIT_CTL_BRANCHEN | (info->rtit_ctl & PTWATCH_RTIT_CTL_TSCEN);
+
+	if (info->rtit_ctl & PTWATCH_RTIT_CTL_MTCEN && info->mtc_periods)
+		ctl |= PTWATCH_RTIT_CTL_MTCEN | (uint64_t)choose_period(info->mtc_periods, 3) << 14;
+	if (info->rtit_ctl & PTWATCH_RTIT_CTL_PSBFREQ && info->psb_periods)
+		ctl |= (uint64_t)choose_period(info->psb_periods, 0) << 24;
+	return ctl;
+}
+
+static int trace_denied(const struct ptw_device *device, uint64_t rtit_ctl, struct ptw_error *err)
+{
+	if (rtit_ctl & PTWATCH_RTIT_CTL_OS && device->info.flags & PTWATCH_INFO_LOCKDOWN)
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "kernel lockdown (confidentiality) forbids tracing the kernel; boot without lockdown=confidentiality");
+	return ptw_error_set(err, PTW_EXIT_FAILED, "tracing the kernel " NEEDS_ROOT);
+}
+
+static int trace_busy(struct ptw_error *err)
+{
+	char perf[256], ours[256];
+	int perfs = ptw_holders_text(PTW_HOLDER_PERF, perf, sizeof(perf));
+	int sessions = ptw_holders_text(PTW_HOLDER_PTWATCH, ours, sizeof(ours));
+
+	if (sessions && !perfs)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "Intel PT is in use by another ptwatch session: %s; end it and try again",
+				     ours);
+	if (perfs)
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "Intel PT is in use by perf, most likely %s; stop the perf session (e.g. `perf record -e intel_pt//`) and try again",
+				     perf);
+	return ptw_error_set(err, PTW_EXIT_FAILED,
+			     "Intel PT is in use, but no process with a perf event is to be seen; firmware, a hypervisor, BTS/LBR or another container may hold it: `ptwatch info` shows more");
+}
+
+static int trace_unsupported(const struct ptw_device *device, struct ptw_error *err)
+{
+	if (!(device->info.flags & PTWATCH_INFO_PT))
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "this CPU has no Intel PT (in a VM: the hypervisor hides it), so there is no trace to freeze; watch without --freeze works here, `make demo` shows the rest");
+	if (device->info.flags & PTWATCH_INFO_VMX_CONFLICT)
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "this CPU cannot trace while VMX is on; stop virtual machines and `modprobe -r kvm_intel`");
+	if (!(device->info.flags & PTWATCH_INFO_TRACEABLE))
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "Intel PT of this CPU lacks ToPA tables with many regions; watch without --freeze works here");
+	return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+			     "Intel PT of this CPU lacks what was asked for; `ptwatch info` shows what it has");
+}
+
+static int setup_failed(const struct ptw_device *device, const struct ptw_trace_request *request, int error,
+			unsigned int cpus, struct ptw_error *err)
+{
+	char each[32], most[32];
+
+	ptw_bytes(request->buffer_size, each, sizeof(each));
+	switch (error) {
+	case EBUSY:
+		if (device->info.flags & PTWATCH_INFO_VMX_CONFLICT)
+			return trace_unsupported(device, err);
+		return trace_busy(err);
+	case EOPNOTSUPP:
+		return trace_unsupported(device, err);
+	case EPERM:
+		return trace_denied(device, request->rtit_ctl, err);
+	case ENOMEM:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "no memory for %s on each of %u CPUs; take a smaller --buffer",
+				     each, cpus);
+	case EINVAL:
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "the module refuses a buffer of %s on these CPUs; a size is a multiple of the page size and at most %s, and the CPUs must be online",
+				     each, ptw_bytes(device->info.max_buffer_size, most, sizeof(most)));
+	default:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot set up the trace: %s; `dmesg | tail` may tell more",
+				     strerror(error));
+	}
+}
+
+static int map_cpu(struct ptw_device *device, struct ptw_cpu_trace *trace, struct ptw_error *err)
+{
+	void *map = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, device->fd,
+			 (off_t)PTWATCH_MMAP_CONTROL(trace->cpu));
+
+	if (map == MAP_FAILED)
+		goto fail;
+	trace->control = map;
+	map = mmap(NULL, device->buffer_size, PROT_READ, MAP_SHARED, device->fd, (off_t)PTWATCH_MMAP_DATA(trace->cpu));
+	if (map == MAP_FAILED)
+		goto fail;
+	trace->data = map;
+	return 0;
+fail:
+	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot map the trace of CPU %u: %s; take a smaller --buffer",
+			     trace->cpu, strerror(errno));
+}
+
+int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_request *request, struct ptw_error *err)
+{
+	struct ptwatch_trace setup = {
+		.size = sizeof(setup),
+		.rtit_ctl = request->rtit_ctl,
+		.buffer_size = request->buffer_size,
+		.pt_pmu_type = ptw_pt_pmu_type(),
+	};
+	const uint8_t *cpus = request->cpus;
+	size_t cpus_size = request->cpus_size;
+	uint8_t *online = NULL;
+	unsigned int count = 0;
+	int ret = -1;
+
+	/*
+	 * The module would take "every online CPU" too, but then we could not know which to map when one comes or goes
+	 * just now: name them.
+	 */
+	if (!cpus) {
+		if (ptw_online_cpus(&online, &cpus_size) < 0)
+			return ptw_error_set(err, PTW_EXIT_FAILED,
+					     "cannot read /sys/devices/system/cpu/online; is sysfs mounted on /sys?");
+		cpus = online;
+	}
+	for (size_t i = 0; i < cpus_size * 8; i++)
+		count += cpus[i / 8] >> i % 8 & 1;
+	setup.cpus = (uintptr_t)cpus;
+	setup.cpus_size = cpus_size;
+	if (ioctl(device->fd, PTWATCH_IOC_TRACE_SETUP, &setup)) {
+		setup_failed(device, request, errno, count, err);
+		goto out;
+	}
+	device->buffer_size = setup.buffer_size;
+	device->trace = calloc(count, sizeof(*device->trace));
+	if (!device->trace) {
+		ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
+		goto out;
+	}
+	for (size_t i = 0; i < cpus_size * 8; i++) {
+		if (!(cpus[i / 8] >> i % 8 & 1))
+			continue;
+		device->trace[device->trace_count].cpu = i;
+		if (map_cpu(device, &device->trace[device->trace_count++], err))
+			goto out;
+	}
+	ret = 0;
+out:
+	free(online);
+	return ret;
+}
+
+int ptw_device_trace_start(struct ptw_device *device, struct ptw_error *err)
+{
+	if (!ioctl(device->fd, PTWATCH_IOC_TRACE_START))
+		return 0;
+	if (errno == EBUSY)
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "a virtual machine was started, and this CPU cannot trace while VMX is on; stop it and try again");
+	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot start tracing: %s; `dmesg | tail` may tell more",
+			     strerror(errno));
+}
+
+int ptw_device_trace_stop(struct ptw_device *device, struct ptw_error *err)
+{
+	if (!ioctl(device->fd, PTWATCH_IOC_TRACE_STOP))
+		return 0;
+	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot stop tracing: %s; `dmesg | tail` may tell more",
+			     strerror(errno));
+}
+
+static int no_slot(const struct ptw_device *device, const char *name, struct ptw_error *err)
+{
+	char who[512], kgdb[64];
+
+	if (ptw_holders_text(PTW_HOLDER_ALL, who, sizeof(who)))
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "no free debug register for %s (a CPU has %u, shared with perf, gdb, ptrace and kgdb); %s may hold some: end it, or look with `ls -l /proc/PID/fd`",
+				     name, device->info.breakpoint_slots, who);
+	if (!ptw_read_line("/sys/module/kgdboc/parameters/kgdboc", kgdb, sizeof(kgdb)) && kgdb[0])
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "no free debug register for %s (a CPU has %u); kgdb is configured on %s and may hold them: `echo > /sys/module/kgdboc/parameters/kgdboc`",
+				     name, device->info.breakpoint_slots, kgdb);
+	return ptw_error_set(err, PTW_EXIT_FAILED,
+			     "no free debug register for %s (a CPU has %u, shared with perf, gdb, ptrace and kgdb); no process is seen to hold one: look for ptwatch.ko's watch=, other modules and kgdb",
+			     name, device->info.breakpoint_slots);
+}
+
+int ptw_device_watch_add(struct ptw_device *device, struct ptwatch_watch *watch, const char *name,
+			 struct ptw_error *err)
+{
+	watch->size = sizeof(*watch);
+	if (!ioctl(device->fd, PTWATCH_IOC_WATCH_ADD, watch))
+		return 0;
+	switch (errno) {
+	case ENOSPC:
+		return no_slot(device, name, err);
+	case EPERM:
+		if (device->info.flags & PTWATCH_INFO_LOCKDOWN)
+			return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+					     "kernel lockdown (confidentiality) forbids watching kernel memory; boot without lockdown=confidentiality");
+		return ptw_error_set(err, PTW_EXIT_FAILED, "watching kernel memory " NEEDS_ROOT);
+	case EINVAL:
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "the kernel refuses to watch %s at 0x%llx; it protects entry code, GDT, TSS and the debug registers' own data: watch another place",
+				     name, (unsigned long long)watch->address);
+	case EOPNOTSUPP:
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "this kernel has no hardware breakpoints (CONFIG_HAVE_HW_BREAKPOINT); %s can't be watched",
+				     name);
+	default:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: %s; `dmesg | tail` may tell more", name,
+				     strerror(errno));
+	}
+}
+
+int ptw_device_watch_stat(struct ptw_device *device, uint32_t id, struct ptwatch_watch_stat *stat,
+			  struct ptw_error *err)
+{
+	memset(stat, 0, sizeof(*stat));
+	stat->size = sizeof(*stat);
+	stat->id = id;
+	if (!ioctl(device->fd, PTWATCH_IOC_WATCH_STAT, stat))
+		return 0;
+	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot read the counts of watch %u: %s; was the module unloaded?", id,
+			     strerror(errno));
+}
+
+int ptw_control_read(const struct ptwatch_control *page, struct ptwatch_control *copy)
+{
+	const volatile uint32_t *sequence = &page->sequence;
+	uint32_t before;
+	size_t size;
+
+	for (int tries = 0; tries < 100000; tries++) {
+		before = *sequence;
+		atomic_thread_fence(memory_order_acquire);
+		if (!(before & 1)) {
+			size = *(const volatile uint32_t *)&page->size;
+			if (size > sizeof(*copy))
+				size = sizeof(*copy);
+			/* An older module fills less; the rest reads as 0. */
+			memset(copy, 0, sizeof(*copy));
+			memcpy(copy, page, size);
+			/* The copy must be complete before the sequence is read again. */
+			atomic_thread_fence(memory_order_acquire);
+			if (*sequence == before)
+				return 0;
+		}
+		/* The writer may sit on a CPU of ours that was preempted by the hypervisor. */
+		if (tries > 1000)
+			sched_yield();
+	}
+	return -1;
+}
+
+struct ptw_trace_pieces ptw_trace_pieces(const struct ptwatch_control *control, const uint8_t *data)
+{
+	struct ptw_trace_pieces pieces = { 0 };
+	uint64_t head = control->head > control->data_size ? control->data_size : control->head;
+
+	if (control->flags & PTWATCH_CONTROL_WRAPPED && head < control->data_size) {
+		pieces.first = data + head;
+		pieces.first_size = control->data_size - head;
+		pieces.second = data;
+		pieces.second_size = head;
+	} else {
+		pieces.first = data;
+		pieces.first_size = head;
+	}
+	return pieces;
+}
