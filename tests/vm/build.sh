@@ -151,7 +151,7 @@ install_modules() {
 	mkdir "$tree"
 	# Links, not copies: depmod only reads them, and writes its tables anew.
 	cp -al "$kernel_item/modules/lib" "$tree/"
-	rm "$tree/lib/modules/$kv"/modules.{alias,dep,symbols,soft,dev,weak}* "$tree/lib/modules/$kv"/modules.builtin*.bin
+	rm -f "$tree/lib/modules/$kv"/modules.{alias,dep,symbols,soft,dev,weak}* "$tree/lib/modules/$kv"/modules.builtin*.bin
 	mkdir "$tree/lib/modules/$kv/extra"
 	find "$modules" -name '*.ko' -exec cp {} "$tree/lib/modules/$kv/extra/" \;
 	root_program /usr/sbin/depmod -b "$tree" "$kv"
