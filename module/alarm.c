@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How a hit becomes an alarm: the #DB handler fills a record of its CPU's ring, an irq_work (the only thing that may be
+ * kicked from there) queues the worker, and the worker, in process context, writes the kernel log, multicasts, wakes
+ * poll and disarms what has had its last hit.
+ *
+ * Each ring has one producer, the CPU's #DB handler, which does not nest (DR7 is zero in it), and one consumer, the
+ * worker, of which one runs at a time. The producer publishes a record by a release of head, the consumer gives it back
+ * by a release of tail.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cpu.h>
+#include <linux/irq_work.h>
+#include <linux/kallsyms.h>
+#include <linux/percpu.h>
+#include <linux/printk.h>
+#include <linux/slab.h>
+#include <linux/stacktrace.h>
+#include <linux/workqueue.h>
+
+#include "ptwatch.h"
+
+#define RING_RECORDS	32	/* a power of two; about 1 KiB each */
+
+struct alarm_ring {
+	unsigned int head;	/* next to be filled; written by the CPU's #DB handler */
+	unsigned int tail;	/* next to be delivered; written by the worker */
+	struct ptw_alarm record[RING_RECORDS];
+};
+
+static DEFINE_PER_CPU(struct alarm_ring *, ring);
+static DEFINE_PER_CPU(struct irq_work, kick);
+static atomic64_t lost;		/* records that no ring had room for */
+static u64 last_seq;		/* worker only */
+
+static void deliver_all(struct work_struct *work);
+static DECLARE_WORK(worker, deliver_all);
+
+static void queue_worker(struct irq_work *work)
+{
+	schedule_work(&worker);
+}
+
+/* ---- #DB context ---- */
+
+struct ptw_alarm *ptw_alarm_reserve(void)
+{
+	struct alarm_ring *r = this_cpu_read(ring);
+	struct ptw_alarm *alarm;
+
+	/* Pairs with the worker's release: what it read from the record, it has read. */
+	if (r->head - smp_load_acquire(&r->tail) >= RING_RECORDS) {
+		atomic64_inc(&lost);
+		return NULL;
+	}
+	alarm = &r->record[r->head % RING_RECORDS];
+	alarm->lost = atomic64_read(&lost);
+	return alarm;
+}
+
+void ptw_alarm_commit(void)
+{
+	struct alarm_ring *r = this_cpu_read(ring);
+
+	/* Pairs with the worker's acquire: it sees a record only when it is complete. */
+	smp_store_release(&r->head, r->head + 1);
+	irq_work_queue(this_cpu_ptr(&kick));
+}
+
+/* ---- process context ---- */
+
+static const char *access_name(u32 access)
+{
+	switch (access) {
+	case PTWATCH_ACCESS_W:
+		return "write";
+	case PTWATCH_ACCESS_RW:
+		return "access to";
+	default:
+		return "execution";
+	}
+}
+
+static void log_alarm(const struct ptw_alarm *alarm)
+{
+	const struct ptwatch_watch *watch = &alarm->watch->arg;
+	char where[KSYM_SYMBOL_LEN];
+	u32 i;
+
+	if (watch->label[0])
+		strscpy(where, watch->label, sizeof(where));
+	else
+		sprint_symbol(where, watch->address);
+
+	if (alarm->have_values)
+		pr_warn("ALARM #%llu: %s %u bytes at %s, old 0x%0*llx new 0x%0*llx\n", alarm->seq,
+			access_name(watch->access), watch->len, where, 2 * watch->len, alarm->old_value,
+			2 * watch->len, alarm->new_value);
+	else
+		pr_warn("ALARM #%llu: %s of %s\n", alarm->seq, access_name(watch->access), where);
+	pr_warn("CPU: %u PID: %u Comm: %s\n", alarm->cpu, alarm->pid, alarm->comm);
+	pr_warn("Call Trace:\n");
+	for (i = 0; i < alarm->nr_stack; i++)
+		/* All but the first are return addresses: one less lies in the call, so the right function is named. */
+		if (i)
+			pr_warn(" %pB\n", (void *)alarm->stack[i]);
+		else
+			pr_warn(" %pS\n", (void *)alarm->stack[i]);
+	if (alarm->frozen)
+		pr_warn("trace: %llu bytes frozen on CPU %u\n", alarm->trace_size, alarm->cpu);
+	if (alarm->lost)
+		pr_warn("%llu alarms were lost so far, because hits came faster than they could be delivered\n",
+			alarm->lost);
+}
+
+static void deliver(struct ptw_alarm *alarm)
+{
+	struct ptw_watch *watch = alarm->watch;
+
+	alarm->seq = ++last_seq;
+
+	/* Hotplug lock before our own, as everywhere: disarming needs both. */
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	if (alarm->frozen)
+		alarm->frozen = ptw_trace_publish_freeze(watch->session, alarm->cpu, alarm->seq, &alarm->trace_head,
+							 &alarm->trace_size);
+	if (alarm->last)
+		ptw_watch_disarm(watch);
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
+
+	if (watch->arg.actions & PTWATCH_ACTION_LOG)
+		log_alarm(alarm);
+	if (watch->arg.actions & PTWATCH_ACTION_EVENT)
+		ptw_netlink_send(alarm);
+
+	/* Last, so that who is woken finds everything else done. The lock keeps the session from going away. */
+	mutex_lock(&ptw_config_lock);
+	atomic64_inc(&watch->alarms);
+	if (watch->session) {
+		atomic_inc(&watch->session->alarms);
+		wake_up_interruptible(&watch->session->wait);
+	}
+	mutex_unlock(&ptw_config_lock);
+	ptw_watch_put(watch);
+	alarm->watch = NULL;
+}
+
+static void deliver_all(struct work_struct *work)
+{
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct alarm_ring *r = per_cpu(ring, cpu);
+
+		while (r->tail != smp_load_acquire(&r->head)) {
+			deliver(&r->record[r->tail % RING_RECORDS]);
+			smp_store_release(&r->tail, r->tail + 1);
+			cond_resched();
+		}
+	}
+}
+
+static void free_rings(void)
+{
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu) {
+		kvfree(per_cpu(ring, cpu));
+		per_cpu(ring, cpu) = NULL;
+	}
+}
+
+int ptw_alarm_init(void)
+{
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct alarm_ring *r = kvzalloc_node(sizeof(*r), GFP_KERNEL, cpu_to_node(cpu));
+
+		if (!r) {
+			free_rings();
+			return -ENOMEM;
+		}
+		per_cpu(ring, cpu) = r;
+		init_irq_work(per_cpu_ptr(&kick, cpu), queue_worker);
+	}
+	return 0;
+}
+
+void ptw_alarm_exit(void)
+{
+	unsigned int cpu;
+
+	/* Nothing is armed any more. First the kicks, which could queue the worker again, then the worker. */
+	for_each_possible_cpu(cpu)
+		irq_work_sync(per_cpu_ptr(&kick, cpu));
+	cancel_work_sync(&worker);
+	/* What was cancelled before it ran still holds references to watches. */
+	deliver_all(NULL);
+	free_rings();
+}

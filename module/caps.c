@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What the CPU enumerates about Intel PT, and what of it a session may ask for. */
+#include <linux/bitops.h>
+#include <linux/security.h>
+#include <asm/cpufeature.h>
+#include <asm/hw_breakpoint.h>
+#include <asm/intel-family.h>
+#include <asm/msr-index.h>
+#include <asm/special_insns.h>
+#include <asm/tsc.h>
+
+#include "ptwatch.h"
+
+enum { EAX, EBX, ECX, EDX };
+
+/* SDM vol. 3C, "Intel PT capability enumeration", tables for leaf 0x14 subleaves 0 and 1 */
+static const struct {
+	const char *name;
+	u8 subleaf;
+	u8 reg;
+	u32 mask;
+} cap_table[] = {
+	[PTW_CAP_CR3_FILTERING]		= { "cr3_filtering",		0, EBX, BIT(0) },
+	[PTW_CAP_PSB_CYC]		= { "psb_cyc",			0, EBX, BIT(1) },
+	[PTW_CAP_IP_FILTERING]		= { "ip_filtering",		0, EBX, BIT(2) },
+	[PTW_CAP_MTC]			= { "mtc",			0, EBX, BIT(3) },
+	[PTW_CAP_TOPA_OUTPUT]		= { "topa_output",		0, ECX, BIT(0) },
+	[PTW_CAP_TOPA_MULTIPLE_ENTRIES]	= { "topa_multiple_entries",	0, ECX, BIT(1) },
+	[PTW_CAP_NUM_ADDRESS_RANGES]	= { "num_address_ranges",	1, EAX, GENMASK(2, 0) },
+	[PTW_CAP_MTC_PERIODS]		= { "mtc_periods",		1, EAX, GENMASK(31, 16) },
+	[PTW_CAP_CYCLE_THRESHOLDS]	= { "cycle_thresholds",		1, EBX, GENMASK(15, 0) },
+	[PTW_CAP_PSB_PERIODS]		= { "psb_periods",		1, EBX, GENMASK(31, 16) },
+};
+
+/* IA32_VMX_MISC (SDM vol. 3D, appendix A.6): Intel PT can be used in VMX operation */
+#define VMX_MISC_INTEL_PT	BIT_ULL(14)
+
+static u32 leaf_14[2][4];
+static u32 leaf_15[4];
+
+static bool has_pt(void)
+{
+	return boot_cpu_data.x86_vendor == X86_VENDOR_INTEL && boot_cpu_has(X86_FEATURE_INTEL_PT);
+}
+
+void ptw_caps_init(void)
+{
+	if (!has_pt())
+		return;
+	cpuid_count(0x14, 0, &leaf_14[0][EAX], &leaf_14[0][EBX], &leaf_14[0][ECX], &leaf_14[0][EDX]);
+	if (leaf_14[0][EAX])
+		cpuid_count(0x14, 1, &leaf_14[1][EAX], &leaf_14[1][EBX], &leaf_14[1][ECX], &leaf_14[1][EDX]);
+	if (boot_cpu_data.cpuid_level >= 0x15)
+		cpuid_count(0x15, 0, &leaf_15[EAX], &leaf_15[EBX], &leaf_15[ECX], &leaf_15[EDX]);
+}
+
+u32 ptw_cap(enum ptw_cap cap)
+{
+	u32 mask = cap_table[cap].mask;
+
+	return (leaf_14[cap_table[cap].subleaf][cap_table[cap].reg] & mask) >> __ffs(mask);
+}
+
+bool ptw_caps_traceable(void)
+{
+	/* A single-entry ToPA signals INT early and loses data at STOP; no supported CPU since Skylake has it. */
+	return ptw_cap(PTW_CAP_TOPA_OUTPUT) && ptw_cap(PTW_CAP_TOPA_MULTIPLE_ENTRIES);
+}
+
+/* VMX_MISC[14] clear: VMXON clears TraceEn, and setting it while VMX is on faults (SDM, "Intel PT and VMX"). */
+static bool vmx_forbids_pt(void)
+{
+	u64 misc;
+
+	return boot_cpu_has(X86_FEATURE_VMX) && !rdmsrq_safe(MSR_IA32_VMX_MISC, &misc) &&
+	       !(misc & VMX_MISC_INTEL_PT);
+}
+
+bool ptw_caps_vmx_conflict(void)
+{
+	return (native_read_cr4() & X86_CR4_VMXE) && vmx_forbids_pt();
+}
+
+/* BDM106: on Broadwell, TraceEn with BranchEn clear faults. */
+static bool branch_en_required(void)
+{
+	if (boot_cpu_data.x86 != 6)
+		return false;
+	switch (boot_cpu_data.x86_model) {
+	case 0x3d: /* Broadwell */
+	case 0x47: /* Broadwell, Iris */
+	case 0x4f: /* Broadwell server */
+	case 0x56: /* Broadwell-DE */
+		return true;
+	default:
+		return false;
+	}
+}
+
+static u64 rtit_ctl_available(void)
+{
+	u64 ctl = 0;
+
+	if (!ptw_caps_traceable())
+		return 0;
+	ctl = RTIT_CTL_OS | RTIT_CTL_USR | RTIT_CTL_TSC_EN | RTIT_CTL_DISRETC | RTIT_CTL_BRANCH_EN;
+	if (ptw_cap(PTW_CAP_MTC))
+		ctl |= RTIT_CTL_MTC_EN | RTIT_CTL_MTC_RANGE;
+	if (ptw_cap(PTW_CAP_PSB_CYC))
+		ctl |= RTIT_CTL_CYCLEACC | RTIT_CTL_CYC_THRESH | RTIT_CTL_PSB_FREQ;
+	return ctl;
+}
+
+/* Value n of a control field is valid if bit n of the enumeration is set; 0 stands for "unused" and is always valid. */
+static bool field_valid(u64 ctl, u64 mask, u32 valid)
+{
+	unsigned int value = (ctl & mask) >> __ffs64(mask);
+
+	return !value || (valid & BIT(value));
+}
+
+int ptw_caps_check_rtit_ctl(u64 ctl)
+{
+	const u64 known = RTIT_CTL_OS | RTIT_CTL_USR | RTIT_CTL_TSC_EN | RTIT_CTL_DISRETC | RTIT_CTL_BRANCH_EN |
+			  RTIT_CTL_MTC_EN | RTIT_CTL_MTC_RANGE | RTIT_CTL_CYCLEACC | RTIT_CTL_CYC_THRESH |
+			  RTIT_CTL_PSB_FREQ;
+
+	if (ctl & ~known)
+		return -EINVAL;
+	if (!(ctl & (RTIT_CTL_OS | RTIT_CTL_USR)))
+		return -EINVAL;
+	if (!(ctl & RTIT_CTL_MTC_EN) && (ctl & RTIT_CTL_MTC_RANGE))
+		return -EINVAL;
+	if (!(ctl & RTIT_CTL_CYCLEACC) && (ctl & RTIT_CTL_CYC_THRESH))
+		return -EINVAL;
+
+	if (ctl & ~rtit_ctl_available())
+		return -EOPNOTSUPP;
+	if (!(ctl & RTIT_CTL_BRANCH_EN) && branch_en_required())
+		return -EOPNOTSUPP;
+	if ((ctl & RTIT_CTL_MTC_EN) &&
+	    !(ptw_cap(PTW_CAP_MTC_PERIODS) & BIT((ctl & RTIT_CTL_MTC_RANGE) >> RTIT_CTL_MTC_RANGE_OFFSET)))
+		return -EOPNOTSUPP;
+	if (!field_valid(ctl, RTIT_CTL_CYC_THRESH, ptw_cap(PTW_CAP_CYCLE_THRESHOLDS)) ||
+	    !field_valid(ctl, RTIT_CTL_PSB_FREQ, ptw_cap(PTW_CAP_PSB_PERIODS)))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+void ptw_caps_fill_info(struct ptwatch_info *info)
+{
+	u64 platform_info;
+
+	info->abi = PTWATCH_ABI_VERSION;
+	if (has_pt())
+		info->flags |= PTWATCH_INFO_PT;
+	if (ptw_caps_traceable())
+		info->flags |= PTWATCH_INFO_TRACEABLE;
+	if (vmx_forbids_pt())
+		info->flags |= PTWATCH_INFO_VMX_CONFLICT;
+	if (security_locked_down(LOCKDOWN_PERF))
+		info->flags |= PTWATCH_INFO_LOCKDOWN;
+	info->family = boot_cpu_data.x86;
+	info->model = boot_cpu_data.x86_model;
+	info->stepping = boot_cpu_data.x86_stepping;
+	memcpy(info->cpuid_14_0, leaf_14[0], sizeof(info->cpuid_14_0));
+	memcpy(info->cpuid_14_1, leaf_14[1], sizeof(info->cpuid_14_1));
+	memcpy(info->cpuid_15, leaf_15, sizeof(info->cpuid_15));
+	info->address_ranges = ptw_cap(PTW_CAP_IP_FILTERING) ? ptw_cap(PTW_CAP_NUM_ADDRESS_RANGES) : 0;
+	info->mtc_periods = ptw_cap(PTW_CAP_MTC) ? ptw_cap(PTW_CAP_MTC_PERIODS) : 0;
+	info->cyc_thresholds = ptw_cap(PTW_CAP_PSB_CYC) ? ptw_cap(PTW_CAP_CYCLE_THRESHOLDS) : 0;
+	info->psb_periods = ptw_cap(PTW_CAP_PSB_CYC) ? ptw_cap(PTW_CAP_PSB_PERIODS) : 0;
+	if (!rdmsrq_safe(MSR_PLATFORM_INFO, &platform_info))
+		info->max_nonturbo_ratio = (platform_info >> 8) & 0xff;
+	info->tsc_khz = tsc_khz;
+	info->rtit_ctl = rtit_ctl_available();
+	info->max_buffer_size = ptw_buffer_max_size();
+	info->breakpoint_slots = HBP_NUM;
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0
+/* /dev/ptwatch: open files and ioctls. Everything that touches user memory is here, outside ptw_config_lock. */
+#include <linux/capability.h>
+#include <linux/cpu.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/poll.h>
+#include <linux/security.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "ptwatch.h"
+
+/* ---- size-versioned structs ---- */
+
+/*
+ * Every struct begins with its size. copy_struct_from_user() does the rest: E2BIG for non-zero bytes that we do not know,
+ * zeros for what the caller does not know.
+ */
+static int copy_arg_in(void *arg, size_t size, const void __user *from)
+{
+	u32 user_size;
+
+	if (get_user(user_size, (const u32 __user *)from))
+		return -EFAULT;
+	if (user_size < 2 * sizeof(u32))
+		return -EINVAL;
+	if (user_size > PAGE_SIZE)
+		return -E2BIG;
+	return copy_struct_from_user(arg, size, from, user_size);
+}
+
+/* The first member still holds the caller's size. */
+static int copy_arg_out(void __user *to, const void *arg, size_t size)
+{
+	return copy_to_user(to, arg, min_t(size_t, *(const u32 *)arg, size)) ? -EFAULT : 0;
+}
+
+/* ---- ioctls ---- */
+
+static long ioctl_info(struct ptw_session *session, void __user *uarg)
+{
+	struct ptwatch_info info;
+	u32 size;
+	int error;
+
+	error = copy_arg_in(&info, sizeof(info), uarg);
+	if (error)
+		return error;
+	size = info.size;
+	memset(&info, 0, sizeof(info));
+	info.size = size;
+	ptw_caps_fill_info(&info);
+	return copy_arg_out(uarg, &info, sizeof(info));
+}
+
+/* The CPUs @arg names, all of which are online; under cpus_read_lock(). */
+static int check_cpus(const struct ptwatch_trace *arg, struct cpumask *cpus)
+{
+	if (!arg->cpus) {
+		cpumask_copy(cpus, cpu_online_mask);
+		return 0;
+	}
+	if (cpumask_empty(cpus) || !cpumask_subset(cpus, cpu_online_mask))
+		return -EINVAL;
+	return 0;
+}
+
+static int copy_cpus_in(const struct ptwatch_trace *arg, struct cpumask *cpus)
+{
+	const u8 __user *from = u64_to_user_ptr(arg->cpus);
+	u32 i;
+
+	cpumask_clear(cpus);
+	if (!arg->cpus)
+		return arg->cpus_size ? -EINVAL : 0;
+	if (!arg->cpus_size || arg->cpus_size > PAGE_SIZE)
+		return -EINVAL;
+	for (i = 0; i < arg->cpus_size; i++) {
+		unsigned int bit;
+		u8 byte;
+
+		if (get_user(byte, from + i))
+			return -EFAULT;
+		for (bit = 0; bit < 8; bit++) {
+			if (!(byte & BIT(bit)))
+				continue;
+			if (8 * i + bit >= nr_cpu_ids)
+				return -EINVAL;
+			cpumask_set_cpu(8 * i + bit, cpus);
+		}
+	}
+	return 0;
+}
+
+static int check_trace_rights(u64 rtit_ctl)
+{
+	if (!(rtit_ctl & PTWATCH_RTIT_CTL_OS))
+		return 0;
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	return security_locked_down(LOCKDOWN_PERF);
+}
+
+static long ioctl_trace_setup(struct ptw_session *session, void __user *uarg)
+{
+	struct ptwatch_trace arg;
+	cpumask_var_t cpus;
+	int error;
+
+	error = copy_arg_in(&arg, sizeof(arg), uarg);
+	if (error)
+		return error;
+	if (arg.flags || arg.reserved || arg.nr_cpus)
+		return -EINVAL;
+	if (!ptw_caps_traceable())
+		return -EOPNOTSUPP;
+	error = ptw_caps_check_rtit_ctl(arg.rtit_ctl);
+	if (error)
+		return error;
+	if (!arg.buffer_size || !PAGE_ALIGNED(arg.buffer_size) || arg.buffer_size > ptw_buffer_max_size())
+		return -EINVAL;
+	error = check_trace_rights(arg.rtit_ctl);
+	if (error)
+		return error;
+
+	if (!alloc_cpumask_var(&cpus, GFP_KERNEL))
+		return -ENOMEM;
+	error = copy_cpus_in(&arg, cpus);
+	if (error)
+		goto out;
+
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	error = check_cpus(&arg, cpus);
+	if (!error)
+		error = ptw_trace_setup(session, &arg, cpus);
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
+	if (error)
+		goto out;
+
+	arg.nr_cpus = cpumask_weight(cpus);
+	error = copy_arg_out(uarg, &arg, sizeof(arg));
+	if (error) {
+		cpus_read_lock();
+		mutex_lock(&ptw_config_lock);
+		ptw_trace_release(session);
+		mutex_unlock(&ptw_config_lock);
+		cpus_read_unlock();
+	}
+out:
+	free_cpumask_var(cpus);
+	return error;
+}
+
+static long ioctl_watch_add(struct ptw_session *session, void __user *uarg)
+{
+	struct ptwatch_watch arg;
+	int error;
+
+	error = copy_arg_in(&arg, sizeof(arg), uarg);
+	if (error)
+		return error;
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	error = ptw_watch_add(session, &arg);
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
+	if (error)
+		return error;
+
+	error = copy_arg_out(uarg, &arg, sizeof(arg));
+	if (error) {
+		cpus_read_lock();
+		mutex_lock(&ptw_config_lock);
+		ptw_watch_del(session, arg.id);
+		mutex_unlock(&ptw_config_lock);
+		cpus_read_unlock();
+	}
+	return error;
+}
+
+static long ioctl_watch_stat(struct ptw_session *session, void __user *uarg)
+{
+	struct ptwatch_watch_stat stat;
+	int error;
+
+	error = copy_arg_in(&stat, sizeof(stat), uarg);
+	if (error)
+		return error;
+	if (stat.reserved)
+		return -EINVAL;
+	mutex_lock(&ptw_config_lock);
+	error = ptw_watch_stat(session, &stat);
+	mutex_unlock(&ptw_config_lock);
+	return error ?: copy_arg_out(uarg, &stat, sizeof(stat));
+}
+
+/* Calls without a struct. */
+static long ioctl_plain(struct ptw_session *session, unsigned int nr, unsigned long arg)
+{
+	long error = 0;
+
+	if (nr != _IOC_NR(PTWATCH_IOC_WATCH_DEL) && arg)
+		return -EINVAL;
+
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	switch (nr) {
+	case _IOC_NR(PTWATCH_IOC_TRACE_START):
+		error = session->trace ? check_trace_rights(session->trace->rtit_ctl) : 0;
+		error = error ?: ptw_trace_start(session);
+		break;
+	case _IOC_NR(PTWATCH_IOC_TRACE_STOP):
+		error = ptw_trace_stop(session);
+		break;
+	case _IOC_NR(PTWATCH_IOC_TRACE_RELEASE):
+		if (session->trace)
+			ptw_trace_release(session);
+		else
+			error = -EINVAL;
+		break;
+	case _IOC_NR(PTWATCH_IOC_TRACE_THAW):
+		error = ptw_trace_thaw(session);
+		break;
+	case _IOC_NR(PTWATCH_IOC_WATCH_DEL):
+		error = arg > U32_MAX ? -ENOENT : ptw_watch_del(session, arg);
+		break;
+	}
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
+	return error;
+}
+
+static long device_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct ptw_session *session = file->private_data;
+
+	/* The size in the command is the caller's idea of the struct, which also stands in its first member. */
+	switch (cmd & ~IOCSIZE_MASK) {
+	case PTWATCH_IOC_INFO & ~IOCSIZE_MASK:
+		return ioctl_info(session, (void __user *)arg);
+	case PTWATCH_IOC_TRACE_SETUP & ~IOCSIZE_MASK:
+		return ioctl_trace_setup(session, (void __user *)arg);
+	case PTWATCH_IOC_WATCH_ADD & ~IOCSIZE_MASK:
+		return ioctl_watch_add(session, (void __user *)arg);
+	case PTWATCH_IOC_WATCH_STAT & ~IOCSIZE_MASK:
+		return ioctl_watch_stat(session, (void __user *)arg);
+	}
+	switch (cmd) {
+	case PTWATCH_IOC_TRACE_START:
+	case PTWATCH_IOC_TRACE_STOP:
+	case PTWATCH_IOC_TRACE_RELEASE:
+	case PTWATCH_IOC_TRACE_THAW:
+	case PTWATCH_IOC_WATCH_DEL:
+		return ioctl_plain(session, _IOC_NR(cmd), arg);
+	}
+	return -ENOTTY;
+}
+
+/* ---- the file ---- */
+
+static int device_open(struct inode *inode, struct file *file)
+{
+	struct ptw_session *session;
+
+	if (!perfmon_capable())
+		return -EPERM;
+	session = kzalloc(sizeof(*session), GFP_KERNEL);
+	if (!session)
+		return -ENOMEM;
+	spin_lock_init(&session->trace_lock);
+	init_waitqueue_head(&session->wait);
+	file->private_data = session;
+	return nonseekable_open(inode, file);
+}
+
+static int device_release(struct inode *inode, struct file *file)
+{
+	struct ptw_session *session = file->private_data;
+
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	/* Watches first: they freeze the trace. */
+	ptw_watch_del_all(session);
+	ptw_trace_release(session);
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
+	kfree(session);
+	return 0;
+}
+
+static int device_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct ptw_session *session = file->private_data;
+	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
+	bool data = offset & PTWATCH_MMAP_DATA(0);
+	u64 cpu = offset >> 40;
+	struct ptw_buffer *buffer;
+	int error;
+
+	if (cpu >= nr_cpu_ids || offset != (data ? PTWATCH_MMAP_DATA(cpu) : PTWATCH_MMAP_CONTROL(cpu)))
+		return -EINVAL;
+	buffer = ptw_trace_buffer(session, cpu);
+	if (!buffer)
+		return -EINVAL;
+	error = ptw_buffer_mmap(buffer, vma, data);
+	ptw_buffer_put(buffer);
+	return error;
+}
+
+static __poll_t device_poll(struct file *file, struct poll_table_struct *wait)
+{
+	struct ptw_session *session = file->private_data;
+	__poll_t events = 0;
+
+	poll_wait(file, &session->wait, wait);
+	if (atomic_xchg(&session->alarms, 0))
+		events |= EPOLLPRI;
+	if (ptw_trace_any_frozen(session))
+		events |= EPOLLIN | EPOLLRDNORM;
+	return events;
+}
+
+static const struct file_operations device_fops = {
+	.owner = THIS_MODULE,
+	.open = device_open,
+	.release = device_release,
+	.unlocked_ioctl = device_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.mmap = device_mmap,
+	.poll = device_poll,
+};
+
+static struct miscdevice device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "ptwatch",
+	.fops = &device_fops,
+	.mode = 0666,	/* device_open() asks for capabilities, which need not come with root's file access */
+};
+
+int ptw_device_init(void)
+{
+	return misc_register(&device);
+}
+
+void ptw_device_exit(void)
+{
+	misc_deregister(&device);
+}

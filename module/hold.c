@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * perf's intel_pt PMU is exclusive: one owner for each CPU. A disabled counter of it, held as long as we trace, makes
+ * perf's own opens fail with EBUSY, and makes ours fail while perf has one.
+ */
+#include <linux/err.h>
+#include <linux/string.h>
+
+#include "ptwatch.h"
+
+struct perf_event *ptw_hold_get(unsigned int cpu, int pmu_type)
+{
+	struct perf_event_attr attr = {
+		.type = pmu_type,
+		.size = sizeof(attr),
+		.disabled = 1,
+	};
+	struct perf_event *event;
+
+	if (pmu_type < 0)
+		return NULL;
+	event = perf_event_create_kernel_counter(&attr, cpu, NULL, NULL, NULL);
+	/* No PMU has that number: the caller's information is wrong, nobody is in the way. */
+	if (IS_ERR(event))
+		return PTR_ERR(event) == -ENOENT ? ERR_PTR(-EINVAL) : event;
+	if (strcmp(event->pmu->name, "intel_pt")) {
+		perf_event_release_kernel(event);
+		return ERR_PTR(-EINVAL);
+	}
+	return event;
+}
+
+void ptw_hold_put(struct perf_event *hold)
+{
+	if (hold)
+		perf_event_release_kernel(hold);
+}

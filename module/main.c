@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+/* ptwatch.ko: loading, unloading, CPU hotplug. */
+#include <linux/cpu.h>
+#include <linux/cpuhotplug.h>
+#include <linux/module.h>
+
+#include "ptwatch.h"
+
+DEFINE_MUTEX(ptw_config_lock);
+
+static enum cpuhp_state hotplug_state;
+
+/* Both run on the CPU concerned, in process context, with the hotplug lock held for writing. */
+static int cpu_online_callback(unsigned int cpu)
+{
+	ptw_trace_cpu_online(cpu);
+	ptw_watch_cpu_online(cpu);
+	return 0;
+}
+
+static int cpu_offline_callback(unsigned int cpu)
+{
+	ptw_watch_cpu_offline(cpu);
+	ptw_trace_cpu_offline(cpu);
+	return 0;
+}
+
+static int __init ptwatch_init(void)
+{
+	int error;
+
+	ptw_caps_init();
+
+	error = ptw_alarm_init();
+	if (error)
+		return error;
+	error = ptw_netlink_init();
+	if (error)
+		goto fail_netlink;
+	error = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "ptwatch:online", cpu_online_callback, cpu_offline_callback);
+	if (error < 0)
+		goto fail_hotplug;
+	hotplug_state = error;
+	error = ptw_emergency_init();
+	if (error)
+		goto fail_emergency;
+	/* Last: from here on others use us. */
+	error = ptw_device_init();
+	if (error)
+		goto fail_device;
+	return 0;
+
+fail_device:
+	ptw_emergency_exit();
+fail_emergency:
+	cpuhp_remove_state(hotplug_state);
+fail_hotplug:
+	ptw_netlink_exit();
+fail_netlink:
+	ptw_alarm_exit();
+	return error;
+}
+
+static void __exit ptwatch_exit(void)
+{
+	/* No file is open (each holds the module), so no session, trace or watch exists; alarms may be on their way. */
+	ptw_device_exit();
+	ptw_emergency_exit();
+	cpuhp_remove_state(hotplug_state);
+	ptw_alarm_exit();
+	ptw_netlink_exit();
+}
+
+module_init(ptwatch_init);
+module_exit(ptwatch_exit);
+
+MODULE_DESCRIPTION("Hardware watchpoints that freeze an Intel Processor Trace");
+MODULE_AUTHOR("The ptwatch developers");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1.0");

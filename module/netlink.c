@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Alarms as generic netlink messages: see <linux/ptwatch_netlink.h>. */
+#include <net/genetlink.h>
+
+#include "ptwatch.h"
+
+static const struct genl_multicast_group groups[] = {
+	/* Alarms hold kernel addresses. */
+	{ .name = PTWATCH_GENL_GROUP, .flags = GENL_MCAST_CAP_SYS_ADMIN },
+};
+
+static struct genl_family family = {
+	.name = PTWATCH_GENL_NAME,
+	.version = PTWATCH_GENL_VERSION,
+	.maxattr = PTWATCH_A_MAX,
+	.module = THIS_MODULE,
+	.mcgrps = groups,
+	.n_mcgrps = ARRAY_SIZE(groups),
+};
+
+static int put_u64(struct sk_buff *skb, int attr, u64 value)
+{
+	return nla_put_u64_64bit(skb, attr, value, PTWATCH_A_PAD);
+}
+
+static int put_stack(struct sk_buff *skb, const struct ptw_alarm *alarm)
+{
+	/* unsigned long is 64 bits on the only architecture with Intel PT. */
+	BUILD_BUG_ON(sizeof(alarm->stack[0]) != sizeof(u64));
+	return nla_put_64bit(skb, PTWATCH_A_STACK, alarm->nr_stack * sizeof(u64), alarm->stack, PTWATCH_A_PAD);
+}
+
+static int fill(struct sk_buff *skb, const struct ptw_alarm *alarm)
+{
+	const struct ptwatch_watch *watch = &alarm->watch->arg;
+
+	if (put_u64(skb, PTWATCH_A_SEQ, alarm->seq) ||
+	    nla_put_u32(skb, PTWATCH_A_WATCH, watch->id) ||
+	    put_u64(skb, PTWATCH_A_TIME, alarm->time) ||
+	    put_u64(skb, PTWATCH_A_TSC, alarm->tsc) ||
+	    nla_put_u32(skb, PTWATCH_A_CPU, alarm->cpu) ||
+	    nla_put_u32(skb, PTWATCH_A_PID, alarm->pid) ||
+	    nla_put_u32(skb, PTWATCH_A_TGID, alarm->tgid) ||
+	    nla_put_string(skb, PTWATCH_A_COMM, alarm->comm) ||
+	    put_u64(skb, PTWATCH_A_CGROUP, alarm->cgroup) ||
+	    nla_put_u32(skb, PTWATCH_A_ACCESS, watch->access) ||
+	    put_u64(skb, PTWATCH_A_ADDRESS, watch->address) ||
+	    nla_put_u32(skb, PTWATCH_A_LEN, watch->len) ||
+	    put_u64(skb, PTWATCH_A_IP, alarm->ip) ||
+	    put_u64(skb, PTWATCH_A_LOST, alarm->lost) ||
+	    put_stack(skb, alarm) ||
+	    nla_put_64bit(skb, PTWATCH_A_REGS, sizeof(alarm->regs), alarm->regs, PTWATCH_A_PAD))
+		return -EMSGSIZE;
+	if (watch->label[0] && nla_put_string(skb, PTWATCH_A_LABEL, watch->label))
+		return -EMSGSIZE;
+	if (alarm->have_values &&
+	    (put_u64(skb, PTWATCH_A_OLD, alarm->old_value) || put_u64(skb, PTWATCH_A_NEW, alarm->new_value)))
+		return -EMSGSIZE;
+	if (alarm->frozen &&
+	    (nla_put_u32(skb, PTWATCH_A_TRACE_STATE, PTWATCH_STATE_FROZEN) ||
+	     nla_put_u32(skb, PTWATCH_A_TRACE_BANK, 0) ||
+	     put_u64(skb, PTWATCH_A_TRACE_OFFSET, alarm->trace_head) ||
+	     put_u64(skb, PTWATCH_A_TRACE_SIZE, alarm->trace_size)))
+		return -EMSGSIZE;
+	return 0;
+}
+
+int ptw_netlink_send(const struct ptw_alarm *alarm)
+{
+	struct sk_buff *skb;
+	void *header;
+	int error;
+
+	skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	if (!skb)
+		return -ENOMEM;
+	header = genlmsg_put(skb, 0, 0, &family, 0, PTWATCH_CMD_ALARM);
+	error = header ? fill(skb, alarm) : -EMSGSIZE;
+	if (error) {
+		nlmsg_free(skb);
+		return error;
+	}
+	genlmsg_end(skb, header);
+	error = genlmsg_multicast(&family, skb, 0, 0, GFP_KERNEL);
+	return error == -ESRCH ? 0 : error;
+}
+
+int ptw_netlink_init(void)
+{
+	return genl_register_family(&family);
+}
+
+void ptw_netlink_exit(void)
+{
+	genl_unregister_family(&family);
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * ptwatch.ko, internally. One section for each file; each function is documented here, where it is declared.
+ *
+ * Locks, outermost first:
+ *
+ *	cpus_read_lock()	keeps CPUs from coming and going; CPU hotplug callbacks hold it for writing
+ *	ptw_config_lock		mutex: which session owns which CPU's Intel PT, the list of watches, the control pages
+ *	session->trace_lock	spinlock: the session's trace pointer, for mmap, which must not take the mutex because
+ *				it runs under mmap_lock and the mutex's holders may allocate
+ *
+ * No user memory is touched under ptw_config_lock. The #DB handler takes none of these; what it shares with others is
+ * named at struct ptw_cpu_trace and struct ptw_watch.
+ */
+#ifndef PTWATCH_H
+#define PTWATCH_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/perf_event.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/wait.h>
+
+#include <linux/ptwatch.h>
+#include <linux/ptwatch_netlink.h>
+
+#include "compat.h"
+
+extern struct mutex ptw_config_lock;
+
+/**
+ * struct ptw_session - an open file
+ * @trace: its trace or NULL; changed under ptw_config_lock and @trace_lock both, so either suffices to read
+ * @trace_lock: see above
+ * @alarms: alarms raised by its watches and not yet seen by poll; under ptw_config_lock to add
+ * @wait: poll
+ */
+struct ptw_session {
+	struct ptw_trace *trace;
+	spinlock_t trace_lock;
+	atomic_t alarms;
+	wait_queue_head_t wait;
+};
+
+/* ---- caps.c: what the CPU enumerates (SDM vol. 3C, "Intel PT enumeration", CPUID leaf 0x14) ---- */
+
+enum ptw_cap {
+	PTW_CAP_CR3_FILTERING,
+	PTW_CAP_PSB_CYC,
+	PTW_CAP_IP_FILTERING,
+	PTW_CAP_MTC,
+	PTW_CAP_TOPA_OUTPUT,
+	PTW_CAP_TOPA_MULTIPLE_ENTRIES,
+	PTW_CAP_NUM_ADDRESS_RANGES,
+	PTW_CAP_MTC_PERIODS,
+	PTW_CAP_CYCLE_THRESHOLDS,
+	PTW_CAP_PSB_PERIODS,
+};
+
+/** ptw_caps_init() - read CPUID; called once, before anything else here */
+void ptw_caps_init(void);
+/** ptw_cap() - value of a capability, 0 without Intel PT; any context */
+u32 ptw_cap(enum ptw_cap cap);
+/** ptw_caps_fill_info() - all of @info but its size; any context that may log (lockdown) */
+void ptw_caps_fill_info(struct ptwatch_info *info);
+/**
+ * ptw_caps_check_rtit_ctl() - can this CPU do what @ctl asks for?
+ * Return: 0; -EINVAL: a bit or value that is none of a session's business or makes no sense; -EOPNOTSUPP: the CPU lacks it.
+ */
+int ptw_caps_check_rtit_ctl(u64 ctl);
+/** ptw_caps_traceable() - Intel PT with multi-entry ToPA */
+bool ptw_caps_traceable(void);
+/** ptw_caps_vmx_conflict() - does this CPU, now, have VMX on in a way that forbids TraceEn? On that CPU, IRQs off. */
+bool ptw_caps_vmx_conflict(void);
+
+/* ---- rtit.c: the only file that touches IA32_RTIT_* MSRs; every access shows in the msr trace events ---- */
+
+/** struct ptw_rtit_output - where the CPU writes next: IA32_RTIT_OUTPUT_BASE and _MASK_PTRS; status as read at stop */
+struct ptw_rtit_output {
+	u64 base;
+	u64 mask_ptrs;
+	u64 status;
+};
+
+/** struct ptw_rtit_regs - every RTIT MSR of a CPU, as found before first use */
+struct ptw_rtit_regs {
+	u64 ctl;
+	struct ptw_rtit_output output;
+	u64 cr3_match;
+	u64 addr[8];
+};
+
+/*
+ * All on the CPU concerned, IRQs off; ptw_rtit_stop() also in #DB and NMI context. None sleeps.
+ */
+/** ptw_rtit_save() - read every RTIT MSR; -EBUSY when the CPU is tracing already */
+int ptw_rtit_save(struct ptw_rtit_regs *regs);
+/** ptw_rtit_restore() - write back what ptw_rtit_save() read; tracing must be off */
+void ptw_rtit_restore(const struct ptw_rtit_regs *regs);
+/** ptw_rtit_start() - begin writing at @output with a PSB+; -EIO when the CPU refuses @ctl */
+int ptw_rtit_start(const struct ptw_rtit_output *output, u64 ctl);
+/** ptw_rtit_stop() - clear TraceEn, wait for the bytes to be visible, read back @output */
+void ptw_rtit_stop(struct ptw_rtit_output *output);
+
+/* ---- topa.c: Tables of Physical Addresses ---- */
+
+/** struct ptw_region - physically contiguous, size-aligned output memory */
+struct ptw_region {
+	phys_addr_t base;
+	u64 offset;		/* of its first byte in the buffer */
+	unsigned int order;	/* size is PAGE_SIZE << order */
+};
+
+struct ptw_topa;
+
+/** ptw_topa_alloc() - tables that make @regions a ring; NULL: no memory. May sleep. */
+struct ptw_topa *ptw_topa_alloc(const struct ptw_region *regions, unsigned int count, int node);
+void ptw_topa_free(struct ptw_topa *topa);
+/** ptw_topa_first() - output position at the first byte of the ring */
+void ptw_topa_first(const struct ptw_topa *topa, struct ptw_rtit_output *output);
+/** ptw_topa_offset() - buffer offset of an output position; any context */
+u64 ptw_topa_offset(const struct ptw_topa *topa, const struct ptw_rtit_output *output);
+
+/* ---- buffer.c: the memory of one CPU's trace, and its mappings ---- */
+
+/**
+ * struct ptw_buffer - one CPU's output memory and control page
+ * @kref: one for the trace, one for each mapping
+ * @control: page that user space reads; written under ptw_config_lock only
+ * @pages: of the data, in order; refcounted each, because mappings hold them
+ * @size: bytes of data
+ * @topa: the tables that describe it to the CPU
+ */
+struct ptw_buffer {
+	struct kref kref;
+	struct ptwatch_control *control;
+	struct page **pages;
+	unsigned long nr_pages;
+	u64 size;
+	struct ptw_region *regions;
+	unsigned int nr_regions;
+	struct ptw_topa *topa;
+};
+
+/** ptw_buffer_alloc() - @size bytes (a multiple of PAGE_SIZE), zeroed, on @cpu's node; NULL: no memory. May sleep. */
+struct ptw_buffer *ptw_buffer_alloc(unsigned int cpu, u64 size);
+void ptw_buffer_get(struct ptw_buffer *buffer);
+void ptw_buffer_put(struct ptw_buffer *buffer);
+/** ptw_buffer_written_at() - were bytes written at or behind @head, that is: has the ring wrapped? May be slow. */
+bool ptw_buffer_written_at(const struct ptw_buffer *buffer, u64 head);
+/** ptw_buffer_mmap() - map control page or data, read-only; the mapping takes its own reference */
+int ptw_buffer_mmap(struct ptw_buffer *buffer, struct vm_area_struct *vma, bool data);
+/** ptw_buffer_max_size() - largest ptw_buffer_alloc() this machine's memory allows per CPU */
+u64 ptw_buffer_max_size(void);
+
+/* ---- hold.c: keeping perf's intel_pt driver off a CPU ---- */
+
+/**
+ * ptw_hold_get() - own the exclusive intel_pt PMU on @cpu
+ * @pmu_type: its perf type as user space read it from sysfs; negative: the kernel has no such PMU
+ *
+ * Under cpus_read_lock() or in a hotplug callback; may sleep. Return: the hold, NULL when there is no PMU to hold,
+ * -EBUSY: perf traces there; -EINVAL: @pmu_type is another PMU's.
+ */
+struct perf_event *ptw_hold_get(unsigned int cpu, int pmu_type);
+void ptw_hold_put(struct perf_event *hold);
+
+/* ---- trace.c: which CPUs are traced for which session ---- */
+
+/**
+ * struct ptw_cpu_trace - one CPU of a trace
+ * @state: PTWATCH_STATE_*. Written on its own CPU with IRQs off, or under ptw_config_lock while that CPU is not
+ *	RUNNING. The #DB handler may turn RUNNING into FROZEN between any two instructions of the CPU's other code, so
+ *	that code goes from state to state with cmpxchg and looks again after it enabled tracing.
+ * @output: where the CPU writes next; as @state. The #DB handler writes it before it sets FROZEN.
+ * @resume: was RUNNING when the CPU went offline or the machine to sleep
+ * @saved: the RTIT MSRs as perf left them
+ */
+struct ptw_cpu_trace {
+	struct ptw_trace *trace;
+	unsigned int cpu;
+	unsigned int state;
+	struct ptw_rtit_output output;
+	u64 start_tsc;
+	u64 stop_tsc;
+	bool owned;
+	bool resume;
+	bool wrapped;
+	struct perf_event *hold;
+	struct ptw_rtit_regs saved;
+	struct ptw_buffer *buffer;
+};
+
+struct ptw_trace {
+	struct ptw_session *session;
+	u64 rtit_ctl;
+	u64 buffer_size;
+	int pmu_type;
+	struct cpumask cpus;
+	struct ptw_cpu_trace *cpu[];	/* indexed by CPU, NULL where not in @cpus */
+};
+
+/* Under cpus_read_lock() and ptw_config_lock; may sleep. */
+int ptw_trace_setup(struct ptw_session *session, const struct ptwatch_trace *arg, const struct cpumask *cpus);
+int ptw_trace_start(struct ptw_session *session);
+int ptw_trace_stop(struct ptw_session *session);
+int ptw_trace_thaw(struct ptw_session *session);
+void ptw_trace_release(struct ptw_session *session);
+/** ptw_trace_any_frozen() - poll's POLLIN; any process context, no lock */
+bool ptw_trace_any_frozen(struct ptw_session *session);
+/** ptw_trace_buffer() - a reference to the buffer of @cpu, NULL: none. Takes session->trace_lock. */
+struct ptw_buffer *ptw_trace_buffer(struct ptw_session *session, unsigned int cpu);
+
+/** ptw_trace_freeze() - freeze this CPU's trace if @session owns it and it runs. #DB context, IRQs off. */
+bool ptw_trace_freeze(const struct ptw_session *session);
+/**
+ * ptw_trace_publish_freeze() - make a freeze of @cpu visible on its control page, under ptw_config_lock
+ * @head, @size: out: where the frozen trace ends, and its bytes
+ * Return: false when @session's trace of @cpu is not frozen (any more).
+ */
+bool ptw_trace_publish_freeze(const struct ptw_session *session, unsigned int cpu, u64 seq, u64 *head, u64 *size);
+
+/* CPU hotplug and sleep, from main.c and emergency.c; they take ptw_config_lock themselves */
+void ptw_trace_cpu_online(unsigned int cpu);
+void ptw_trace_cpu_offline(unsigned int cpu);
+void ptw_trace_suspend(void);
+void ptw_trace_resume(void);
+/** ptw_trace_emergency_stop() - clear TraceEn on this CPU if it is ours; any context, also NMI and panic */
+void ptw_trace_emergency_stop(void *unused);
+
+/* ---- watch.c: hardware breakpoints ---- */
+
+/**
+ * struct ptw_watch - an armed address
+ * @session: owner, NULL once it was deleted; under ptw_config_lock
+ * @owner: the same, never cleared, for the #DB handler to compare only; never dereferenced
+ * @kref: one for the list, one for each alarm record on its way
+ * @shadow: value at the last hit or at arming; the #DB handler exchanges it, on several CPUs at once
+ * @claimed: alarms claimed by hits, to compare with max_hits
+ * @window, @window_alarms: start of the current second and alarms in it, for max_rate
+ * @event: the perf event of each CPU, NULL where not armed
+ */
+struct ptw_watch {
+	struct list_head link;
+	struct ptw_session *session;
+	const struct ptw_session *owner;
+	struct kref kref;
+	struct ptwatch_watch arg;
+	bool disarmed;
+	u64 shadow;
+	atomic_t claimed;
+	atomic64_t window;
+	atomic_t window_alarms;
+	atomic64_t hits;
+	atomic64_t alarms;
+	atomic64_t ignored;
+	atomic64_t rate_limited;
+	atomic64_t dropped;
+	struct perf_event *event[];
+};
+
+/* Under cpus_read_lock() and ptw_config_lock; may sleep. */
+int ptw_watch_add(struct ptw_session *session, struct ptwatch_watch *arg);
+int ptw_watch_del(struct ptw_session *session, u32 id);
+void ptw_watch_del_all(struct ptw_session *session);
+int ptw_watch_stat(struct ptw_session *session, struct ptwatch_watch_stat *stat);
+/** ptw_watch_disarm() - let go of the debug registers; the watch stays listed. Idempotent. */
+void ptw_watch_disarm(struct ptw_watch *watch);
+void ptw_watch_put(struct ptw_watch *watch);
+void ptw_watch_cpu_online(unsigned int cpu);
+void ptw_watch_cpu_offline(unsigned int cpu);
+
+/* ---- alarm.c: from the #DB handler to log, netlink and poll ---- */
+
+#define PTW_STACK_MAX	64
+
+/** struct ptw_alarm - what the #DB handler notes down */
+struct ptw_alarm {
+	struct ptw_watch *watch;	/* holds a reference */
+	u64 time;
+	u64 tsc;
+	u64 cgroup;
+	u64 ip;
+	u64 old_value;
+	u64 new_value;
+	u64 lost;
+	u32 cpu;
+	u32 pid;
+	u32 tgid;
+	bool have_values;
+	bool frozen;
+	bool last;			/* disarm the watch after this one */
+	char comm[TASK_COMM_LEN];
+	u32 nr_stack;
+	unsigned long stack[PTW_STACK_MAX];
+	u64 regs[PTWATCH_REG_COUNT];
+	/* filled in by the worker */
+	u64 seq;
+	u64 trace_head;
+	u64 trace_size;
+};
+
+int ptw_alarm_init(void);
+/** ptw_alarm_exit() - after the last watch is gone: waits for irq_work and worker */
+void ptw_alarm_exit(void);
+/** ptw_alarm_reserve() - a record of this CPU's ring to fill in, NULL: none free, counted as lost. #DB context. */
+struct ptw_alarm *ptw_alarm_reserve(void);
+/** ptw_alarm_commit() - hand the reserved record to the worker. #DB context. */
+void ptw_alarm_commit(void);
+
+/* ---- netlink.c ---- */
+
+int ptw_netlink_init(void);
+void ptw_netlink_exit(void);
+/** ptw_netlink_send() - multicast to privileged listeners; may sleep. Nobody listening is no error. */
+int ptw_netlink_send(const struct ptw_alarm *alarm);
+
+/* ---- device.c: /dev/ptwatch ---- */
+
+int ptw_device_init(void);
+void ptw_device_exit(void);
+
+/* ---- emergency.c: nothing stays traced over sleep, reboot and panic ---- */
+
+int ptw_emergency_init(void);
+void ptw_emergency_exit(void);
+
+#endif /* PTWATCH_H */

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Which CPUs are traced, for which session, and in what state each one is.
+ *
+ * A CPU's state changes on that CPU with IRQs off (start, stop), in its #DB handler (freeze), or under
+ * ptw_config_lock while it does not run. The control page is a copy for user space, written in process context under
+ * ptw_config_lock only, so a #DB that hits in the middle of anything here leaves no half-written page behind.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cpu.h>
+#include <linux/percpu.h>
+#include <linux/printk.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <asm/barrier.h>
+#include <asm/msr.h>
+
+#include "ptwatch.h"
+
+/*
+ * The trace that owns Intel PT on a CPU. Set and cleared on that CPU with IRQs off, so its #DB handler sees the old or
+ * the new value, and memory that it points to is freed only after it was cleared.
+ */
+static DEFINE_PER_CPU(struct ptw_cpu_trace *, owner);
+
+/* The trace that waits for a CPU to come back online; under ptw_config_lock. */
+static DEFINE_PER_CPU(struct ptw_cpu_trace *, offline);
+
+/* ---- on the CPU concerned ---- */
+
+struct own_call {
+	struct ptw_cpu_trace *ct;
+	int error;
+};
+
+static void own_local(void *info)
+{
+	struct own_call *call = info;
+
+	if (ptw_caps_vmx_conflict()) {
+		call->error = -EBUSY;
+		return;
+	}
+	call->error = ptw_rtit_save(&call->ct->saved);
+	if (call->error)
+		return;
+	call->ct->owned = true;
+	this_cpu_write(owner, call->ct);
+}
+
+static void stop_local(void *info)
+{
+	struct ptw_cpu_trace *ct = info;
+
+	/* A #DB before the cmpxchg freezes and we leave it so; one after it sees STOPPED and leaves the MSRs to us. */
+	if (cmpxchg_local(&ct->state, PTWATCH_STATE_RUNNING, PTWATCH_STATE_STOPPED) != PTWATCH_STATE_RUNNING)
+		return;
+	ptw_rtit_stop(&ct->output);
+	ct->stop_tsc = rdtsc();
+}
+
+static void disown_local(void *info)
+{
+	struct ptw_cpu_trace *ct = info;
+
+	stop_local(ct);
+	if (!ct->owned)
+		return;
+	this_cpu_write(owner, NULL);
+	ptw_rtit_restore(&ct->saved);
+	ct->owned = false;
+}
+
+static void start_local(void *info)
+{
+	struct ptw_cpu_trace *ct = info;
+
+	if (cmpxchg_local(&ct->state, PTWATCH_STATE_STOPPED, PTWATCH_STATE_RUNNING) != PTWATCH_STATE_STOPPED)
+		return;
+	ct->start_tsc = rdtsc();
+	if (ptw_caps_vmx_conflict() || ptw_rtit_start(&ct->output, ct->trace->rtit_ctl)) {
+		WRITE_ONCE(ct->state, PTWATCH_STATE_ERROR);
+		return;
+	}
+	/*
+	 * A #DB between the cmpxchg and the write of TraceEn froze a trace that was not running yet, and then we enabled
+	 * it: undo that.
+	 */
+	barrier();
+	if (READ_ONCE(ct->state) != PTWATCH_STATE_RUNNING)
+		ptw_rtit_stop(&ct->output);
+}
+
+bool ptw_trace_freeze(const struct ptw_session *session)
+{
+	struct ptw_cpu_trace *ct = this_cpu_read(owner);
+
+	if (!ct || ct->trace->session != session || READ_ONCE(ct->state) != PTWATCH_STATE_RUNNING)
+		return false;
+	ptw_rtit_stop(&ct->output);
+	ct->stop_tsc = rdtsc();
+	/* After output: whoever sees FROZEN on another CPU finds it complete. Pairs with the acquire in publish(). */
+	smp_store_release(&ct->state, PTWATCH_STATE_FROZEN);
+	return true;
+}
+
+void ptw_trace_emergency_stop(void *unused)
+{
+	struct ptw_cpu_trace *ct = this_cpu_read(owner);
+
+	if (ct)
+		stop_local(ct);
+}
+
+/* ---- the control page; under ptw_config_lock ---- */
+
+static void publish(struct ptw_cpu_trace *ct, u64 freeze_seq)
+{
+	struct ptwatch_control *control = ct->buffer->control;
+	u32 state = smp_load_acquire(&ct->state);	/* pairs with ptw_trace_freeze() */
+	u64 head = control->head;
+
+	if (state != PTWATCH_STATE_RUNNING) {
+		head = ptw_topa_offset(ct->buffer->topa, &ct->output);
+		/* A ring that was once full stays full. */
+		if (ct->start_tsc && !ct->wrapped)
+			ct->wrapped = ptw_buffer_written_at(ct->buffer, head);
+		if (ct->output.status & RTIT_STATUS_ERROR)
+			state = PTWATCH_STATE_ERROR;
+	}
+
+	/* A reader that sees an even sequence twice saw no change in between: the fields lie between two barriers. */
+	WRITE_ONCE(control->sequence, control->sequence + 1);
+	smp_wmb();
+	control->state = state;
+	control->flags = ct->wrapped ? PTWATCH_CONTROL_WRAPPED : 0;
+	control->head = head;
+	control->start_tsc = ct->start_tsc;
+	control->stop_tsc = ct->stop_tsc;
+	control->rtit_ctl = ct->trace->rtit_ctl | RTIT_CTL_TOPA | RTIT_CTL_TRACEEN;
+	control->rtit_status = ct->output.status;
+	if (freeze_seq || state != PTWATCH_STATE_FROZEN)
+		control->freeze_seq = freeze_seq;
+	smp_wmb();
+	WRITE_ONCE(control->sequence, control->sequence + 1);
+}
+
+bool ptw_trace_publish_freeze(const struct ptw_session *session, unsigned int cpu, u64 seq, u64 *head, u64 *size)
+{
+	struct ptw_trace *trace = session ? session->trace : NULL;
+	struct ptw_cpu_trace *ct = trace ? trace->cpu[cpu] : NULL;
+
+	lockdep_assert_held(&ptw_config_lock);
+	if (!ct || READ_ONCE(ct->state) != PTWATCH_STATE_FROZEN)
+		return false;
+	publish(ct, seq);
+	*head = ct->buffer->control->head;
+	*size = ct->wrapped ? ct->buffer->size : *head;
+	return true;
+}
+
+/* ---- setting up and tearing down ---- */
+
+static void call_on(unsigned int cpu, smp_call_func_t func, void *info)
+{
+	/* Fails only for an offline CPU, which cpus_read_lock() or the hotplug callback rules out. */
+	WARN_ON_ONCE(smp_call_function_single(cpu, func, info, true));
+}
+
+/* Get PT on an online CPU: first the hold, so that perf can't start between our look at TraceEn and our first write. */
+static int own_cpu(struct ptw_cpu_trace *ct)
+{
+	struct own_call call = { .ct = ct };
+	struct perf_event *hold;
+
+	hold = ptw_hold_get(ct->cpu, ct->trace->pmu_type);
+	if (IS_ERR(hold))
+		return PTR_ERR(hold);
+	call_on(ct->cpu, own_local, &call);
+	if (call.error) {
+		ptw_hold_put(hold);
+		return call.error;
+	}
+	ct->hold = hold;
+	return 0;
+}
+
+static void disown_cpu(struct ptw_cpu_trace *ct)
+{
+	if (per_cpu(offline, ct->cpu) == ct)
+		per_cpu(offline, ct->cpu) = NULL;
+	if (ct->owned)
+		call_on(ct->cpu, disown_local, ct);
+	ptw_hold_put(ct->hold);
+	ct->hold = NULL;
+}
+
+static void cpu_trace_free(struct ptw_cpu_trace *ct)
+{
+	if (!ct)
+		return;
+	ptw_buffer_put(ct->buffer);
+	kfree(ct);
+}
+
+static struct ptw_cpu_trace *cpu_trace_alloc(struct ptw_trace *trace, unsigned int cpu)
+{
+	struct ptw_cpu_trace *ct = kzalloc_node(sizeof(*ct), GFP_KERNEL, cpu_to_node(cpu));
+
+	if (!ct)
+		return NULL;
+	ct->trace = trace;
+	ct->cpu = cpu;
+	ct->state = PTWATCH_STATE_STOPPED;
+	ct->buffer = ptw_buffer_alloc(cpu, trace->buffer_size);
+	if (!ct->buffer) {
+		kfree(ct);
+		return NULL;
+	}
+	ptw_topa_first(ct->buffer->topa, &ct->output);
+	return ct;
+}
+
+static void trace_destroy(struct ptw_trace *trace)
+{
+	unsigned int cpu;
+
+	for_each_cpu(cpu, &trace->cpus) {
+		if (!trace->cpu[cpu])
+			continue;
+		disown_cpu(trace->cpu[cpu]);
+		publish(trace->cpu[cpu], 0);
+		cpu_trace_free(trace->cpu[cpu]);
+	}
+	kfree(trace);
+}
+
+int ptw_trace_setup(struct ptw_session *session, const struct ptwatch_trace *arg, const struct cpumask *cpus)
+{
+	struct ptw_trace *trace;
+	unsigned int cpu;
+	int error;
+
+	lockdep_assert_held(&ptw_config_lock);
+	if (session->trace)
+		return -EBUSY;
+
+	trace = kzalloc(struct_size(trace, cpu, nr_cpu_ids), GFP_KERNEL);
+	if (!trace)
+		return -ENOMEM;
+	trace->session = session;
+	trace->rtit_ctl = arg->rtit_ctl;
+	trace->buffer_size = arg->buffer_size;
+	trace->pmu_type = arg->pt_pmu_type;
+	cpumask_copy(&trace->cpus, cpus);
+
+	for_each_cpu(cpu, cpus) {
+		trace->cpu[cpu] = cpu_trace_alloc(trace, cpu);
+		error = trace->cpu[cpu] ? own_cpu(trace->cpu[cpu]) : -ENOMEM;
+		if (error)
+			goto fail;
+		publish(trace->cpu[cpu], 0);
+	}
+
+	spin_lock(&session->trace_lock);
+	session->trace = trace;
+	spin_unlock(&session->trace_lock);
+	return 0;
+
+fail:
+	trace_destroy(trace);
+	return error;
+}
+
+void ptw_trace_release(struct ptw_session *session)
+{
+	struct ptw_trace *trace = session->trace;
+
+	lockdep_assert_held(&ptw_config_lock);
+	if (!trace)
+		return;
+	spin_lock(&session->trace_lock);
+	session->trace = NULL;
+	spin_unlock(&session->trace_lock);
+	trace_destroy(trace);
+}
+
+struct ptw_buffer *ptw_trace_buffer(struct ptw_session *session, unsigned int cpu)
+{
+	struct ptw_buffer *buffer = NULL;
+
+	spin_lock(&session->trace_lock);
+	if (session->trace && cpu < nr_cpu_ids && session->trace->cpu[cpu]) {
+		buffer = session->trace->cpu[cpu]->buffer;
+		ptw_buffer_get(buffer);
+	}
+	spin_unlock(&session->trace_lock);
+	return buffer;
+}
+
+bool ptw_trace_any_frozen(struct ptw_session *session)
+{
+	bool frozen = false;
+	unsigned int cpu;
+
+	spin_lock(&session->trace_lock);
+	if (session->trace)
+		for_each_cpu(cpu, &session->trace->cpus)
+			if (READ_ONCE(session->trace->cpu[cpu]->buffer->control->state) == PTWATCH_STATE_FROZEN)
+				frozen = true;
+	spin_unlock(&session->trace_lock);
+	return frozen;
+}
+
+/* ---- start, stop, thaw ---- */
+
+int ptw_trace_start(struct ptw_session *session)
+{
+	struct ptw_trace *trace = session->trace;
+	unsigned int cpu;
+	int error = 0;
+
+	lockdep_assert_held(&ptw_config_lock);
+	if (!trace)
+		return -EINVAL;
+	for_each_cpu(cpu, &trace->cpus) {
+		struct ptw_cpu_trace *ct = trace->cpu[cpu];
+
+		if (!cpu_online(cpu)) {
+			ct->resume = true;
+			continue;
+		}
+		call_on(cpu, start_local, ct);
+		if (READ_ONCE(ct->state) == PTWATCH_STATE_ERROR)
+			error = -EBUSY;
+		publish(ct, 0);
+	}
+	if (error)
+		ptw_trace_stop(session);
+	return error;
+}
+
+int ptw_trace_stop(struct ptw_session *session)
+{
+	struct ptw_trace *trace = session->trace;
+	unsigned int cpu;
+
+	lockdep_assert_held(&ptw_config_lock);
+	if (!trace)
+		return -EINVAL;
+	for_each_cpu(cpu, &trace->cpus) {
+		struct ptw_cpu_trace *ct = trace->cpu[cpu];
+
+		ct->resume = false;
+		if (cpu_online(cpu))
+			call_on(cpu, stop_local, ct);
+		publish(ct, 0);
+	}
+	return 0;
+}
+
+int ptw_trace_thaw(struct ptw_session *session)
+{
+	struct ptw_trace *trace = session->trace;
+	unsigned int cpu;
+
+	lockdep_assert_held(&ptw_config_lock);
+	if (!trace)
+		return -EINVAL;
+	for_each_cpu(cpu, &trace->cpus) {
+		/* Not RUNNING, so neither the CPU's IPIs (they need our lock) nor its #DB handler touch the state. */
+		cmpxchg(&trace->cpu[cpu]->state, PTWATCH_STATE_FROZEN, PTWATCH_STATE_STOPPED);
+		publish(trace->cpu[cpu], 0);
+	}
+	return 0;
+}
+
+/* ---- CPUs that come and go, and sleep ---- */
+
+void ptw_trace_cpu_offline(unsigned int cpu)
+{
+	struct ptw_cpu_trace *ct;
+
+	mutex_lock(&ptw_config_lock);
+	ct = per_cpu(owner, cpu);
+	if (ct) {
+		bool running = READ_ONCE(ct->state) == PTWATCH_STATE_RUNNING;
+
+		disown_cpu(ct);
+		ct->resume = running && READ_ONCE(ct->state) == PTWATCH_STATE_STOPPED;
+		if (ct->state == PTWATCH_STATE_STOPPED)
+			ct->state = PTWATCH_STATE_OFFLINE;
+		per_cpu(offline, cpu) = ct;
+		publish(ct, 0);
+	}
+	mutex_unlock(&ptw_config_lock);
+}
+
+void ptw_trace_cpu_online(unsigned int cpu)
+{
+	struct ptw_cpu_trace *ct;
+	int error;
+
+	mutex_lock(&ptw_config_lock);
+	ct = per_cpu(offline, cpu);
+	if (ct) {
+		per_cpu(offline, cpu) = NULL;
+		if (ct->state == PTWATCH_STATE_OFFLINE)
+			ct->state = PTWATCH_STATE_STOPPED;
+		error = own_cpu(ct);
+		if (error) {
+			ct->state = PTWATCH_STATE_ERROR;
+			pr_warn("CPU %u is back online but not traced any more: Intel PT is taken (%d)\n", cpu, error);
+		} else if (ct->resume) {
+			call_on(cpu, start_local, ct);
+		}
+		ct->resume = false;
+		publish(ct, 0);
+	}
+	mutex_unlock(&ptw_config_lock);
+}
+
+static void for_each_owner(void (*func)(struct ptw_cpu_trace *ct))
+{
+	unsigned int cpu;
+
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	for_each_online_cpu(cpu)
+		if (per_cpu(owner, cpu))
+			func(per_cpu(owner, cpu));
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
+}
+
+static void suspend_one(struct ptw_cpu_trace *ct)
+{
+	bool running = READ_ONCE(ct->state) == PTWATCH_STATE_RUNNING;
+
+	call_on(ct->cpu, stop_local, ct);
+	ct->resume = running && READ_ONCE(ct->state) == PTWATCH_STATE_STOPPED;
+	publish(ct, 0);
+}
+
+static void resume_one(struct ptw_cpu_trace *ct)
+{
+	if (!ct->resume)
+		return;
+	ct->resume = false;
+	call_on(ct->cpu, start_local, ct);
+	publish(ct, 0);
+}
+
+void ptw_trace_suspend(void)
+{
+	for_each_owner(suspend_one);
+}
+
+void ptw_trace_resume(void)
+{
+	for_each_owner(resume_one);
+}
