@@ -5,10 +5,7 @@
 
 #include "cli/output.h"
 #include "cli/verb.h"
-
-#ifndef PTWATCH_VERSION
-#define PTWATCH_VERSION "0.1"
-#endif
+#include "common/version.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -79,10 +79,6 @@ static void text_of(struct nlattr **attr, int type, char *buf, size_t size)
 	buf[0] = '\0';
 	if (attr[type])
 		nla_strlcpy(buf, attr[type], size);
-	/* Tasks name themselves: nothing of it may steer a terminal. */
-	for (; *buf; buf++)
-		if ((unsigned char)*buf < ' ' || *buf == 0x7f)
-			*buf = '?';
 }
 
 static size_t array_of(struct nlattr **attr, int type, uint64_t *values, size_t max)

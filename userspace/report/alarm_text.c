@@ -25,6 +25,16 @@ const char *ptw_access_text(uint32_t access)
 	}
 }
 
+/* Threads name themselves: nothing of it may steer the terminal. */
+static const char *printable(const char *text, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s", text);
+	for (char *c = buf; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	return buf;
+}
+
 static void write_stack(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols, size_t width)
 {
 	size_t column = strlen(STACK_INDENT);
@@ -60,16 +70,18 @@ void ptw_alarm_write_text(FILE *out, const struct ptw_alarm *alarm, uint64_t num
 {
 	const char *alert = style->colour ? "\033[1;31m" : "", *strong = style->colour ? "\033[1m" : "";
 	const char *plain = style->colour ? "\033[0m" : "";
+	char text[sizeof(alarm->label)];
 	int digits = 2 * (alarm->len && alarm->len <= 8 ? alarm->len : 8);
 
 	fprintf(out, "%sALARM #%" PRIu64 "%s  %s ", alert, number, plain, ptw_access_text(alarm->access));
 	if (alarm->access != PTWATCH_ACCESS_X)
 		fprintf(out, "%u byte%s at ", alarm->len, alarm->len == 1 ? "" : "s");
 	if (alarm->label[0])
-		fprintf(out, "%s%s%s (0x%016" PRIx64 ")", strong, alarm->label, plain, alarm->address);
+		fprintf(out, "%s%s%s (0x%016" PRIx64 ")", strong, printable(alarm->label, text, sizeof(text)), plain, alarm->address);
 	else
 		fprintf(out, "%s0x%016" PRIx64 "%s", strong, alarm->address, plain);
-	fprintf(out, "  cpu %u  pid %u (%s)\n", alarm->cpu, alarm->pid, alarm->comm);
+	fprintf(out, "  cpu %u  pid %u (%s)\n", alarm->cpu, alarm->pid,
+		printable(alarm->comm, text, sizeof(text)));
 	if (alarm->have_values)
 		fprintf(out, INDENT "old 0x%0*" PRIx64 "  new 0x%0*" PRIx64 "\n", digits, alarm->old_value, digits,
 			alarm->new_value);

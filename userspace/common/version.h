@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The one version of the program, its library and their man pages. */
+#ifndef PTWATCH_COMMON_VERSION_H
+#define PTWATCH_COMMON_VERSION_H
+
+#define PTWATCH_VERSION "0.1"
+
+#endif /* PTWATCH_COMMON_VERSION_H */
