@@ -30,7 +30,7 @@ int cli_usage(const char *verb, const char *format, ...)
 	va_start(args, format);
 	vfprintf(stderr, format, args);
 	va_end(args);
-	fprintf(stderr, "; see `ptwatch%s%s --help`\n", verb ? " " : "", verb ? verb : "");
+	fprintf(stderr, " (see `ptwatch%s%s --help`)\n", verb ? " " : "", verb ? verb : "");
 	return PTW_EXIT_USAGE;
 }
 

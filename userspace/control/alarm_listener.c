@@ -29,18 +29,18 @@ struct ptw_alarm_listener {
 
 /*
  * Lengths are minima and types are checked by length only, as netlink does: a longer attribute of a newer module still
- * parses.
+ * parses. (libnl's NLA_STRING is the one that insists on the NUL.)
  */
 static const struct nla_policy policy[PTWATCH_A_MAX + 1] = {
 	[PTWATCH_A_SEQ]		 = { .type = NLA_U64 },
 	[PTWATCH_A_WATCH]	 = { .type = NLA_U32 },
-	[PTWATCH_A_LABEL]	 = { .type = NLA_NUL_STRING, .maxlen = 128 },
+	[PTWATCH_A_LABEL]	 = { .type = NLA_STRING, .maxlen = 128 },
 	[PTWATCH_A_TIME]	 = { .type = NLA_U64 },
 	[PTWATCH_A_TSC]		 = { .type = NLA_U64 },
 	[PTWATCH_A_CPU]		 = { .type = NLA_U32 },
 	[PTWATCH_A_PID]		 = { .type = NLA_U32 },
 	[PTWATCH_A_TGID]	 = { .type = NLA_U32 },
-	[PTWATCH_A_COMM]	 = { .type = NLA_NUL_STRING, .maxlen = 16 },
+	[PTWATCH_A_COMM]	 = { .type = NLA_STRING, .maxlen = 16 },
 	[PTWATCH_A_CGROUP]	 = { .type = NLA_U64 },
 	[PTWATCH_A_ACCESS]	 = { .type = NLA_U32 },
 	[PTWATCH_A_ADDRESS]	 = { .type = NLA_U64 },
