@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The table of CPU models. */
+#include "model.h"
+
+#include <string.h>
+
+/*
+ * TSC ticks per crystal tick. The real parts have 84 or so. TCG executes some fifty times fewer
+ * instructions per second than they do while its TSC runs at the host's rate, so with a real ratio
+ * every few dozen instructions would get an MTC. A crystal that is slower by the same factor keeps
+ * the density of timing packets realistic. Software must take the ratio from CPUID anyway.
+ */
+#define CRYSTAL_RATIO 504
+
+/* Version 4, 4 counters of 48 bits, 7 events known; 3 fixed counters of 48 bits. */
+#define PMU_V4_EAX 0x07300404
+#define PMU_V4_EDX 0x00000603
+
+static const struct model models[] = {
+	{
+		.name = "skylake-server",
+		.about = "multi-entry ToPA, 2 ranges, MTC, CYC, CR3 filter (use -cpu Skylake-Server)",
+		.pt_ebx = PT_CAP_CR3_FILTER | PT_CAP_PSB_CYC | PT_CAP_IP_FILTER | PT_CAP_MTC,
+		.pt_ecx = PT_CAP_TOPA | PT_CAP_TOPA_MULTI | PT_CAP_SINGLE_RANGE,
+		.num_ranges = 2,
+		.mtc_periods = 0x0249,
+		.cyc_thresholds = 0x3fff,
+		.psb_freqs = 0x003f,
+		.tsc_denominator = 2,
+		.tsc_numerator = 2 * CRYSTAL_RATIO,
+		.base_ratio = 21,
+		.pmu_eax = PMU_V4_EAX,
+		.pmu_edx = PMU_V4_EDX,
+		.phys_bits = 40,
+		.virt_bits = 48,
+	},
+	{
+		.name = "icelake-server",
+		.about = "as skylake-server, with PTWRITE and 4 ranges",
+		.pt_ebx = PT_CAP_CR3_FILTER | PT_CAP_PSB_CYC | PT_CAP_IP_FILTER | PT_CAP_MTC |
+			  PT_CAP_PTWRITE,
+		.pt_ecx = PT_CAP_TOPA | PT_CAP_TOPA_MULTI | PT_CAP_SINGLE_RANGE,
+		.num_ranges = 4,
+		.mtc_periods = 0x0249,
+		.cyc_thresholds = 0x3fff,
+		.psb_freqs = 0x003f,
+		.tsc_denominator = 2,
+		.tsc_numerator = 2 * CRYSTAL_RATIO,
+		.base_ratio = 21,
+		.pmu_eax = PMU_V4_EAX,
+		.pmu_edx = PMU_V4_EDX,
+		.phys_bits = 40,
+		.virt_bits = 48,
+	},
+	{
+		.name = "broadwell",
+		.about = "single-entry ToPA, no ranges, no MTC/CYC, BranchEn always on",
+		.pt_ebx = PT_CAP_CR3_FILTER,
+		.pt_ecx = PT_CAP_TOPA,
+		.branch_always = true,
+		.base_ratio = 21,
+		.pmu_eax = PMU_V4_EAX,
+		.pmu_edx = PMU_V4_EDX,
+		.phys_bits = 40,
+		.virt_bits = 48,
+	},
+};
+
+#define NUM_MODELS (sizeof(models) / sizeof(models[0]))
+
+const struct model *model_find(const char *name)
+{
+	for (size_t i = 0; i < NUM_MODELS; i++)
+		if (!strcmp(models[i].name, name))
+			return &models[i];
+	return NULL;
+}
+
+const struct model *model_default(void)
+{
+	return &models[0];
+}
+
+void model_list(FILE *to)
+{
+	for (size_t i = 0; i < NUM_MODELS; i++)
+		fprintf(to, "      %-16s %s\n", models[i].name, models[i].about);
+}
+
+bool model_cpuid(const struct model *m, uint32_t leaf, uint32_t subleaf, struct cpuid_regs *r)
+{
+	memset(r, 0, sizeof(*r));
+	switch (leaf) {
+	case 0x0a:
+		r->eax = m->pmu_eax;
+		r->edx = m->pmu_edx;
+		return true;
+	case 0x14:
+		if (subleaf == 0) {
+			/* The highest subleaf. */
+			r->eax = m->num_ranges || m->mtc_periods || m->psb_freqs ? 1 : 0;
+			r->ebx = m->pt_ebx;
+			r->ecx = m->pt_ecx;
+		} else if (subleaf == 1) {
+			r->eax = m->num_ranges | (uint32_t)m->mtc_periods << 16;
+			r->ebx = m->cyc_thresholds | (uint32_t)m->psb_freqs << 16;
+		}
+		return true;
+	case 0x15:
+		r->eax = m->tsc_denominator;
+		r->ebx = m->tsc_numerator;
+		return true;
+	}
+	return false;
+}

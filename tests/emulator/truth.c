@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The truth: what a perfect decoder would say. With truth=DIR the address of every instruction that
+ * is executed while PacketEn is 1 goes to DIR/cpuN.ips, in order, 64-bit little-endian; a 0 marks
+ * each TraceEn 0 -> 1.
+ *
+ * It is gathered by its own callbacks on every instruction, from RIP, CS and CR3 as the guest has
+ * them, and shares nothing with the flow tracking and the packets that it judges.
+ *
+ * QEMU's callback comes when an instruction begins. The rules that make "begun" into "executed":
+ *
+ *  - An interrupt or exception that would return to the instruction begun last means that it did
+ *    not complete: it is dropped. It comes again after the return. An interrupted REP is such a
+ *    case too: the processor's FUP names the REP itself, which then counts as not executed yet.
+ *  - Not dropped are jumps to themselves (they completed, and began anew) and INT instructions (the
+ *    frame holds no error code, so it was the interrupt they meant and not a fault of theirs).
+ *  - The same non-branch instruction twice in a row is one: QEMU begins an instruction again when a
+ *    store hits a watched or a code page, when an atomic access needs the other CPUs to stand
+ *    still, and for iterations of REP. Only a branch can really follow itself.
+ *  - The WRMSR that clears TraceEn is dropped: processors report its own address as the place where
+ *    the trace ended.
+ */
+#include "vcpu.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define ENTRIES 65536
+
+#define FLAG_BRANCH	1
+#define FLAG_SELF	2	/* a direct jump to itself */
+#define FLAG_SOFT_INT	4
+
+#define CR3_ADDRESS 0x000ffffffffff000ULL
+
+struct site {
+	uint64_t vaddr;
+	uint8_t flags;
+};
+
+bool truth_init(void)
+{
+	if (!opts.truth_dir)
+		return true;
+	if (mkdir(opts.truth_dir, 0777) && !g_file_test(opts.truth_dir, G_FILE_TEST_IS_DIR)) {
+		fprintf(stderr, "intel_pt: truth=%s: can't make that directory\n", opts.truth_dir);
+		return false;
+	}
+	return true;
+}
+
+void truth_vcpu_init(struct vcpu *v)
+{
+	g_autofree char *path = NULL;
+
+	if (!opts.truth_dir)
+		return;
+	path = g_strdup_printf("%s/cpu%u.ips", opts.truth_dir, v->index);
+	v->truth.file = fopen(path, "wb");
+	if (!v->truth.file) {
+		perror(path);
+		exit(1);
+	}
+	v->truth.buf = g_new(uint64_t, ENTRIES);
+}
+
+static void flush(struct truth *t, size_t n)
+{
+	if (fwrite(t->buf, 8, n, t->file) != n) {
+		perror("intel_pt: truth");
+		exit(1);
+	}
+	memmove(t->buf, t->buf + n, (t->n - n) * 8);
+	t->n -= n;
+}
+
+static void append(struct truth *t, uint64_t ip)
+{
+	/* The last one may still have to be taken back. */
+	if (t->n == ENTRIES)
+		flush(t, ENTRIES - 1);
+	t->buf[t->n++] = ip;
+}
+
+static void forget_last(struct truth *t)
+{
+	t->last = 0;
+	t->last_kept = false;
+}
+
+static void drop_last(struct truth *t)
+{
+	if (t->last_kept)
+		t->n--;
+	forget_last(t);
+}
+
+static bool in_filter(const struct rtit *r, uint64_t ip)
+{
+	bool any = false, in = false;
+
+	if (!(r->ctl >> 32 & 0xffff))
+		return true;
+	for (unsigned int i = 0; i < RTIT_MAX_RANGES; i++) {
+		if (CTL_ADDR_CFG(r->ctl, i) == ADDR_CFG_FILTER) {
+			any = true;
+			in |= rtit_in_range(r, i, ip);
+		}
+	}
+	return in || !any;
+}
+
+static void on_block(unsigned int index, void *opaque)
+{
+	struct vcpu *v = vcpu_get(index);
+	const uint64_t *start = opaque;
+	uint64_t ctl = v->rtit.ctl;
+	bool user = guest_reg(v, GUEST_CS) & 3;
+
+	v->truth.delta = guest_reg(v, GUEST_RIP) - *start;
+	v->truth.context = ctl & (user ? CTL_USER : CTL_OS);
+	if (ctl & CTL_CR3FILTER && (guest_reg(v, GUEST_CR3) ^ v->rtit.cr3_match) & CR3_ADDRESS)
+		v->truth.context = false;
+}
+
+static void on_insn(unsigned int index, void *opaque)
+{
+	struct vcpu *v = vcpu_get(index);
+	struct truth *t = &v->truth;
+	const struct site *s = opaque;
+	uint64_t ip = s->vaddr + t->delta;
+
+	if (ip == t->last && !(s->flags & FLAG_BRANCH))
+		return;
+	t->last = ip;
+	t->last_flags = s->flags;
+	t->last_kept = t->context && in_filter(&v->rtit, ip);
+	if (t->last_kept)
+		append(t, ip);
+}
+
+void truth_translate(struct qemu_plugin_tb *tb, qemu_plugin_u64 on)
+{
+	size_t n = qemu_plugin_tb_n_insns(tb);
+	uint64_t *start;
+
+	if (!opts.truth_dir)
+		return;
+	start = g_new(uint64_t, 1);
+	*start = qemu_plugin_tb_vaddr(tb);
+	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_block, REGS_READ, COND_NE, on, 0, start);
+	for (size_t i = 0; i < n; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		struct site *s = g_new0(struct site, 1);
+		uint8_t bytes[16];
+		struct insn d;
+
+		insn_decode(bytes, qemu_plugin_insn_data(insn, bytes, sizeof(bytes)), &d);
+		s->vaddr = qemu_plugin_insn_vaddr(insn);
+		if (insn_is_branch(d.kind))
+			s->flags |= FLAG_BRANCH;
+		if ((d.kind == INSN_JUMP || d.kind == INSN_COND) && d.disp == -d.len)
+			s->flags |= FLAG_SELF;
+		if (d.kind == INSN_SOFT_INT)
+			s->flags |= FLAG_SOFT_INT;
+		qemu_plugin_register_vcpu_insn_exec_cond_cb(insn, on_insn, REGS_NONE, COND_NE, on,
+							    0, s);
+	}
+}
+
+void truth_start(struct vcpu *v)
+{
+	if (!opts.truth_dir)
+		return;
+	append(&v->truth, 0);
+	forget_last(&v->truth);
+	v->hot->truth = 1;
+}
+
+void truth_stop(struct vcpu *v)
+{
+	if (!opts.truth_dir || !v->hot->truth)
+		return;
+	v->hot->truth = 0;
+	drop_last(&v->truth);
+}
+
+void truth_on_discon(struct vcpu *v, uint64_t from)
+{
+	struct truth *t = &v->truth;
+
+	if (!v->hot->truth)
+		return;
+	if (t->last == from && !(t->last_flags & FLAG_SELF) &&
+	    !(t->last_flags & FLAG_SOFT_INT && !guest_frame_has_error(v)))
+		drop_last(t);
+	else
+		forget_last(t);
+}
+
+void truth_exit(void)
+{
+	for (unsigned int i = 0; i < vcpu_count(); i++) {
+		struct truth *t = &vcpu_get(i)->truth;
+
+		if (!t->file)
+			continue;
+		flush(t, t->n);
+		fclose(t->file);
+	}
+}

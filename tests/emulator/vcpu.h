@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The state of one emulated CPU, and what the QEMU-facing files offer each other.
+ *
+ * Every vCPU runs in a thread of its own, and all its callbacks run there: nothing here is shared
+ * between vCPUs but the options and the model, which don't change after the start.
+ */
+#ifndef VCPU_H
+#define VCPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "insn.h"
+#include "model.h"
+#include "packet.h"
+#include "qemu_plugin_api.h"
+#include "rtit.h"
+#include "topa.h"
+
+#define MAX_VCPUS 64
+
+/* The plugin's arguments. */
+struct options {
+	const struct model *model;
+	const char *truth_dir;	/* NULL: none */
+	bool verify;		/* check the flow tracking against the real rip */
+	bool stats;		/* print a summary at exit */
+	bool log;		/* print trace starts, stops and PMIs */
+	bool long_tnt;		/* pack TNT bits into long packets */
+	bool compress_ret;	/* RET compression, unless CTL.DisRETC forbids it */
+};
+
+extern struct options opts;
+
+/*
+ * The part that generated code touches (in a scoreboard).
+ *
+ * budget counts down by the number of instructions of each block that begins; the block callback
+ * comes when it has wrapped below zero. Setting it to BUDGET_ATTENTION makes the callback come at
+ * every block. So one counter serves PMU overflow, tracing and pending register patches, and a
+ * block costs one addition and one comparison when nothing is on.
+ */
+struct hot {
+	uint64_t budget;
+	uint64_t branched;	/* the struct block whose last branch has been begun, or 0 */
+	uint64_t insns[2];	/* executed instructions: [0] user, [1] kernel addresses */
+	uint64_t truth;		/* not 0: the truth callbacks are on */
+};
+
+#define BUDGET_ATTENTION	(3ULL << 62)
+#define BUDGET_LIMIT		(1ULL << 63)	/* the callback comes above this */
+#define BUDGET_MAX		(1ULL << 62)
+
+/* A translated block. Addresses are those of the first mapping it was translated for. */
+struct block {
+	uint64_t start;
+	uint64_t end;		/* address after the last instruction */
+	struct insn last;	/* the last instruction, if it is a branch (or INT n) */
+	uint16_t last_off;	/* its offset from start */
+	uint16_t n;
+	uint16_t off[];		/* offset of each instruction */
+};
+
+/*
+ * Registers that an intercepted instruction must leave behind. TCG executes CPUID and RDMSR in its
+ * own way; the values are put in afterwards, at the next instruction or discontinuity.
+ */
+struct patch {
+	bool pending;
+	uint16_t page_off;	/* offset of the instruction in its page, to recognise its fault */
+	uint8_t write;		/* registers to write: PATCH_* */
+	uint32_t eax, ebx, ecx, edx;
+	uint32_t ebx_or;	/* bits to add to what TCG leaves in EBX */
+};
+
+#define PATCH_EAX 1
+#define PATCH_EBX 2
+#define PATCH_ECX 4
+#define PATCH_EDX 8
+
+#define RET_STACK 64
+
+/* Where the traced flow stands. */
+struct flow {
+	bool context_en;
+	bool filter_en;
+	bool packet_en;
+	uint8_t cpl;
+	enum packet_exec mode;
+	uint64_t cr3;
+	const struct block *block;	/* the block last begun, NULL: unknown */
+	uint64_t delta;			/* its real address - block->start */
+	uint64_t resume;		/* where the last discontinuity went, 0: none since */
+	uint64_t ret[RET_STACK];	/* return addresses for RET compression, a ring */
+	unsigned int ret_top, ret_n;
+};
+
+struct clock {
+	uint64_t last_mtc;	/* crystal ticks >> MTCFreq of the last MTC or TMA */
+	uint64_t cyc_base;	/* executed instructions at the last CYC */
+	unsigned int stride;
+};
+
+#define PMU_GP 4
+#define PMU_FIXED 3
+
+struct pmu {
+	uint64_t gp[PMU_GP];
+	uint64_t fixed[PMU_FIXED];
+	uint64_t evtsel[PMU_GP];
+	uint64_t fixed_ctrl;
+	uint64_t global_ctrl;
+	uint64_t global_status;
+	uint64_t seen[2];	/* hot.insns up to which the counters have counted */
+	uint64_t deadline;	/* executed instructions at which the next overflow may be due */
+	uint64_t plain[8];	/* MSRs that only store */
+};
+
+struct truth {
+	FILE *file;
+	uint64_t *buf;
+	size_t n;
+	uint64_t delta;
+	bool context;
+	uint64_t last;		/* address of the last instruction begun, 0: none */
+	bool last_kept;
+	uint8_t last_flags;
+};
+
+struct vcpu {
+	unsigned int index;
+	struct hot *hot;
+	GByteArray *scratch;
+	struct patch patch;
+	bool gp_pending;	/* RCX holds a number that makes TCG raise #GP */
+	uint64_t gp_rcx;	/* its real value */
+	bool exception;		/* an exception is being delivered */
+	struct rtit rtit;
+	struct topa topa;
+	struct topa_memory mem;
+	struct packet_writer writer;
+	bool tracing;		/* TriggerEn: TraceEn and neither Stopped nor Error */
+	struct flow flow;
+	struct clock clock;
+	struct pmu pmu;
+	struct truth truth;
+	uint64_t gdt_base;	/* linear; 0: no LGDT seen yet */
+	uint8_t exec_cache[8192];	/* by selector >> 3: 1 + enum packet_exec, 0: unknown */
+	/* statistics */
+	uint64_t n_pmi;
+	uint64_t n_rip_reads, n_rip_wrong, n_flow_wrong, n_blocks;
+};
+
+struct vcpu *vcpu_get(unsigned int index);
+unsigned int vcpu_count(void);
+
+static inline uint64_t executed(const struct vcpu *v)
+{
+	return v->hot->insns[0] + v->hot->insns[1];
+}
+
+static inline void want_attention(struct vcpu *v)
+{
+	v->hot->budget = BUDGET_ATTENTION;
+}
+
+/* guest.c: registers and memory */
+enum guest_reg {
+	GUEST_RAX, GUEST_RCX, GUEST_RDX, GUEST_RBX, GUEST_RSP, GUEST_RBP, GUEST_RSI, GUEST_RDI,
+	GUEST_R8, GUEST_R9, GUEST_R10, GUEST_R11, GUEST_R12, GUEST_R13, GUEST_R14, GUEST_R15,
+	GUEST_RIP, GUEST_CS, GUEST_CR2, GUEST_CR3, GUEST_EFER, GUEST_FS_BASE, GUEST_GS_BASE,
+	GUEST_REGS,
+};
+bool guest_find_regs(void);
+uint64_t guest_reg(struct vcpu *v, enum guest_reg reg);
+void guest_set_reg(struct vcpu *v, enum guest_reg reg, uint64_t value);
+int guest_read_phys(struct vcpu *v, uint64_t pa, void *data, size_t len);
+int guest_write_phys(struct vcpu *v, uint64_t pa, const void *data, size_t len);
+bool guest_read_virt(struct vcpu *v, uint64_t va, void *data, size_t len);
+/* In a discontinuity: whether the frame that was just pushed has an error code. */
+bool guest_frame_has_error(struct vcpu *v);
+/* The same: n-th word of the frame (0 RIP, 1 CS, 2 RFLAGS, 3 RSP, 4 SS), -1 the error code. */
+uint64_t guest_frame(struct vcpu *v, int n);
+/* The mode that code of this CS selector runs in. */
+enum packet_exec guest_exec_mode(struct vcpu *v, uint16_t cs);
+void guest_on_lgdt(unsigned int index, uint32_t info, uint64_t vaddr, void *opaque);
+
+/* cpuid.c */
+void cpuid_on_insn(unsigned int index, void *insn_vaddr);
+void patch_apply(struct vcpu *v);
+
+/* msr.c */
+void msr_on_rdmsr(unsigned int index, void *insn_vaddr);
+void msr_on_wrmsr(unsigned int index, void *insn_vaddr);
+/* RDPMC, which TCG doesn't have; opaque is a struct skip. */
+struct skip {
+	uint64_t block_start;
+	uint64_t next;
+};
+void msr_on_rdpmc(unsigned int index, void *skip);
+
+/* branch.c */
+/* TraceEn 0 -> 1, after the registers have been set. */
+void trace_start(struct vcpu *v);
+/* TraceEn 1 -> 0 by the WRMSR at insn_vaddr (as translated). */
+void trace_stop(struct vcpu *v, uint64_t insn_vaddr);
+/* Output is impossible from here on (ToPA STOP or error, TraceStop). */
+void trace_halt(struct vcpu *v, uint64_t status_bit);
+/* Write what is buffered to the guest and bring the RTIT registers up to date. */
+void trace_sync(struct vcpu *v);
+void branch_on_block(struct vcpu *v, const struct block *b);
+void branch_on_discon(struct vcpu *v, uint64_t from, uint64_t to);
+void branch_on_mov_cr3(unsigned int index, void *gpr);
+
+/* Hook of the packet writer: output to the guest. */
+void trace_output(void *vcpu, const uint8_t *data, size_t len);
+
+/* clock.c */
+bool clock_init(void);
+uint64_t clock_tsc(void);
+void clock_start(struct vcpu *v);
+/* Time packets that are due by now. */
+void clock_tick(struct vcpu *v);
+/* TSC, and TMA where MTC is on. */
+void clock_tsc_packets(struct vcpu *v);
+/* Hook of the packet writer: CYC. */
+void clock_stamp(void *vcpu);
+
+/* interrupt.c */
+/* Deliver the performance monitoring interrupt as LVTPC says. */
+void pmi_raise(struct vcpu *v);
+
+/* pmu.c */
+enum msr_result pmu_read(struct vcpu *v, uint32_t msr, uint64_t *value);
+enum msr_result pmu_write(struct vcpu *v, uint32_t msr, uint64_t value);
+/* Let the counters catch up; raises the PMI on overflow. */
+void pmu_sync(struct vcpu *v);
+/* Value of a counter as RDPMC selects it. */
+uint64_t pmu_rdpmc(struct vcpu *v, uint32_t ecx);
+
+/* truth.c */
+bool truth_init(void);
+void truth_vcpu_init(struct vcpu *v);
+void truth_translate(struct qemu_plugin_tb *tb, qemu_plugin_u64 on);
+void truth_start(struct vcpu *v);
+void truth_stop(struct vcpu *v);
+void truth_on_discon(struct vcpu *v, uint64_t from);
+void truth_exit(void);
+
+#endif /* VCPU_H */
