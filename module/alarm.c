@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How a hit becomes an alarm: the #DB handler fills a record of its CPU's ring, an irq_work (the only thing that may be
- * kicked from there) queues the worker, and the worker, in process context, writes the kernel log, multicasts, wakes
- * poll and disarms what has had its last hit.
+ * How a hit becomes an alarm: the #DB handler fills a record of its CPU's ring, an irq_work (the
+ * only thing that may be kicked from there) queues the worker, and the worker, in process context,
+ * writes the kernel log, multicasts, wakes poll and disarms what has had its last hit.
  *
- * Each ring has one producer, the CPU's #DB handler, which does not nest (DR7 is zero in it), and one consumer, the
- * worker, of which one runs at a time. The producer publishes a record by a release of head, the consumer gives it back
- * by a release of tail.
+ * Each ring has one producer, the CPU's #DB handler, which does not nest (DR7 is zero in it), and
+ * one consumer, the worker, of which one runs at a time. The producer publishes a record by a
+ * release of head, the consumer gives it back by a release of tail.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -95,14 +95,17 @@ static void log_alarm(const struct ptw_alarm *alarm)
 
 	if (alarm->have_values)
 		pr_warn("ALARM #%llu: %s %u bytes at %s, old 0x%0*llx new 0x%0*llx\n", alarm->seq,
-			access_name(watch->access), watch->len, where, 2 * watch->len, alarm->old_value,
-			2 * watch->len, alarm->new_value);
+			access_name(watch->access), watch->len, where, 2 * watch->len,
+			alarm->old_value, 2 * watch->len, alarm->new_value);
 	else
 		pr_warn("ALARM #%llu: %s of %s\n", alarm->seq, access_name(watch->access), where);
 	pr_warn("CPU: %u PID: %u Comm: %s\n", alarm->cpu, alarm->pid, alarm->comm);
 	pr_warn("Call Trace:\n");
 	for (i = 0; i < alarm->nr_stack; i++)
-		/* All but the first are return addresses: one less lies in the call, so the right function is named. */
+		/*
+		 * All but the first are return addresses: one less lies in the call, so the right
+		 * function is named.
+		 */
 		if (i)
 			pr_warn(" %pB\n", (void *)alarm->stack[i]);
 		else
@@ -110,7 +113,7 @@ static void log_alarm(const struct ptw_alarm *alarm)
 	if (alarm->frozen)
 		pr_warn("trace: %llu bytes frozen on CPU %u\n", alarm->trace_size, alarm->cpu);
 	if (alarm->lost)
-		pr_warn("%llu alarms were lost so far, because hits came faster than they could be delivered\n",
+		pr_warn("%llu alarms lost so far: hits came faster than they could be delivered\n",
 			alarm->lost);
 }
 
@@ -124,8 +127,8 @@ static void deliver(struct ptw_alarm *alarm)
 	cpus_read_lock();
 	mutex_lock(&ptw_config_lock);
 	if (alarm->frozen)
-		alarm->frozen = ptw_trace_publish_freeze(watch->session, alarm->cpu, alarm->seq, &alarm->trace_head,
-							 &alarm->trace_size);
+		alarm->frozen = ptw_trace_publish_freeze(watch->session, alarm->cpu, alarm->seq,
+							 &alarm->trace_head, &alarm->trace_size);
 	if (alarm->last)
 		ptw_watch_disarm(watch);
 	mutex_unlock(&ptw_config_lock);
@@ -136,7 +139,10 @@ static void deliver(struct ptw_alarm *alarm)
 	if (watch->arg.actions & PTWATCH_ACTION_EVENT)
 		ptw_netlink_send(alarm);
 
-	/* Last, so that who is woken finds everything else done. The lock keeps the session from going away. */
+	/*
+	 * Last, so that who is woken finds everything else done. The lock keeps the session from
+	 * going away.
+	 */
 	mutex_lock(&ptw_config_lock);
 	atomic64_inc(&watch->alarms);
 	if (watch->session) {
@@ -194,7 +200,10 @@ void ptw_alarm_exit(void)
 {
 	unsigned int cpu;
 
-	/* Nothing is armed any more. First the kicks, which could queue the worker again, then the worker. */
+	/*
+	 * Nothing is armed any more. First the kicks, which could queue the worker again, then the
+	 * worker.
+	 */
 	for_each_possible_cpu(cpu)
 		irq_work_sync(per_cpu_ptr(&kick, cpu));
 	cancel_work_sync(&worker);

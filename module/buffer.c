@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The memory one CPU writes its trace to, and how user space sees it: read-only, page by page, refcounted. */
+/*
+ * The memory one CPU writes its trace to, and how user space sees it: read-only, page by page,
+ * refcounted.
+ */
 #include <linux/gfp.h>
 #include <linux/io.h>
 #include <linux/mm.h>
@@ -15,7 +18,10 @@
 
 u64 ptw_buffer_max_size(void)
 {
-	/* All CPUs together get at most half of the memory: a trace must not bring the machine down. */
+	/*
+	 * All CPUs together get at most half of the memory: a trace must not bring the machine
+	 * down.
+	 */
 	u64 share = ((u64)totalram_pages() << PAGE_SHIFT) / 2 / num_possible_cpus();
 
 	return round_down(min_t(u64, share, SZ_1G), PAGE_SIZE);
@@ -25,7 +31,9 @@ static void free_pages_from(struct ptw_buffer *buffer)
 {
 	unsigned long i;
 
-	/* Pages that a dying mapping still holds are freed by it: each has its own reference count. */
+	/*
+	 * Pages that a dying mapping still holds are freed by it: each has its own reference count.
+	 */
 	for (i = 0; i < buffer->nr_pages && buffer->pages[i]; i++)
 		put_page(buffer->pages[i]);
 }
@@ -55,9 +63,13 @@ void ptw_buffer_put(struct ptw_buffer *buffer)
 		kref_put(&buffer->kref, buffer_free);
 }
 
-/* Largest regions first, smaller ones where memory is fragmented; pages are split so that mappings can refcount them. */
+/*
+ * Largest regions first, smaller ones where memory is fragmented; pages are split so that mappings
+ * can refcount them.
+ */
 static int fill_with_regions(struct ptw_buffer *buffer, int node)
 {
+	const gfp_t gfp = GFP_KERNEL | __GFP_ZERO;
 	unsigned int order = MAX_REGION_ORDER;
 	unsigned long done = 0;
 
@@ -68,7 +80,7 @@ static int fill_with_regions(struct ptw_buffer *buffer, int node)
 
 		while (order && BIT(order) > buffer->nr_pages - done)
 			order--;
-		page = alloc_pages_node(node, GFP_KERNEL | __GFP_ZERO | (order ? __GFP_NOWARN | __GFP_NORETRY : 0),
+		page = alloc_pages_node(node, order ? gfp | __GFP_NOWARN | __GFP_NORETRY : gfp,
 					order);
 		if (!page) {
 			if (!order)
@@ -126,9 +138,10 @@ fail:
 bool ptw_buffer_written_at(const struct ptw_buffer *buffer, u64 head)
 {
 	/*
-	 * The CPU does not tell whether it has been round the ring. The memory does: it was zero, and a page that was
-	 * written cannot be all zero, because no packet but PAD is, and PAD does not fill pages. Looking at one page's
-	 * worth of bytes from head on (or to the end: then what is overlooked is less than a page of zeros) is enough.
+	 * The CPU does not tell whether it has been round the ring. The memory does: it was zero,
+	 * and a page that was written cannot be all zero, because no packet but PAD is, and PAD
+	 * does not fill pages. Looking at one page's worth of bytes from head on (or to the end:
+	 * then what is overlooked is less than a page of zeros) is enough.
 	 */
 	u64 end = min(head + PAGE_SIZE, buffer->size);
 

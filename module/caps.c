@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What the CPU enumerates about Intel PT, and what of it a session may ask for. */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/bitops.h>
+#include <linux/printk.h>
 #include <linux/security.h>
 #include <asm/cpufeature.h>
 #include <asm/hw_breakpoint.h>
@@ -45,13 +48,19 @@ static bool has_pt(void)
 
 void ptw_caps_init(void)
 {
+	unsigned int i;
+
 	if (!has_pt())
 		return;
-	cpuid_count(0x14, 0, &leaf_14[0][EAX], &leaf_14[0][EBX], &leaf_14[0][ECX], &leaf_14[0][EDX]);
+	cpuid_count(0x14, 0, &leaf_14[0][EAX], &leaf_14[0][EBX], &leaf_14[0][ECX],
+		    &leaf_14[0][EDX]);
 	if (leaf_14[0][EAX])
-		cpuid_count(0x14, 1, &leaf_14[1][EAX], &leaf_14[1][EBX], &leaf_14[1][ECX], &leaf_14[1][EDX]);
+		cpuid_count(0x14, 1, &leaf_14[1][EAX], &leaf_14[1][EBX], &leaf_14[1][ECX],
+			    &leaf_14[1][EDX]);
 	if (boot_cpu_data.cpuid_level >= 0x15)
 		cpuid_count(0x15, 0, &leaf_15[EAX], &leaf_15[EBX], &leaf_15[ECX], &leaf_15[EDX]);
+	for (i = 0; i < ARRAY_SIZE(cap_table); i++)
+		pr_debug("%s %#x\n", cap_table[i].name, ptw_cap(i));
 }
 
 u32 ptw_cap(enum ptw_cap cap)
@@ -63,11 +72,17 @@ u32 ptw_cap(enum ptw_cap cap)
 
 bool ptw_caps_traceable(void)
 {
-	/* A single-entry ToPA signals INT early and loses data at STOP; no supported CPU since Skylake has it. */
+	/*
+	 * A single-entry ToPA signals INT early and loses data at STOP; no supported CPU since
+	 * Skylake has it.
+	 */
 	return ptw_cap(PTW_CAP_TOPA_OUTPUT) && ptw_cap(PTW_CAP_TOPA_MULTIPLE_ENTRIES);
 }
 
-/* VMX_MISC[14] clear: VMXON clears TraceEn, and setting it while VMX is on faults (SDM, "Intel PT and VMX"). */
+/*
+ * VMX_MISC[14] clear: VMXON clears TraceEn, and setting it while VMX is on faults (SDM, "Intel PT
+ * and VMX").
+ */
 static bool vmx_forbids_pt(void)
 {
 	u64 misc;
@@ -111,7 +126,10 @@ static u64 rtit_ctl_available(void)
 	return ctl;
 }
 
-/* Value n of a control field is valid if bit n of the enumeration is set; 0 stands for "unused" and is always valid. */
+/*
+ * Value n of a control field is valid if bit n of the enumeration is set; 0 stands for "unused" and
+ * is always valid.
+ */
 static bool field_valid(u64 ctl, u64 mask, u32 valid)
 {
 	unsigned int value = (ctl & mask) >> __ffs64(mask);
@@ -121,9 +139,9 @@ static bool field_valid(u64 ctl, u64 mask, u32 valid)
 
 int ptw_caps_check_rtit_ctl(u64 ctl)
 {
-	const u64 known = RTIT_CTL_OS | RTIT_CTL_USR | RTIT_CTL_TSC_EN | RTIT_CTL_DISRETC | RTIT_CTL_BRANCH_EN |
-			  RTIT_CTL_MTC_EN | RTIT_CTL_MTC_RANGE | RTIT_CTL_CYCLEACC | RTIT_CTL_CYC_THRESH |
-			  RTIT_CTL_PSB_FREQ;
+	const u64 known = RTIT_CTL_OS | RTIT_CTL_USR | RTIT_CTL_TSC_EN | RTIT_CTL_DISRETC |
+			  RTIT_CTL_BRANCH_EN | RTIT_CTL_MTC_EN | RTIT_CTL_MTC_RANGE |
+			  RTIT_CTL_CYCLEACC | RTIT_CTL_CYC_THRESH | RTIT_CTL_PSB_FREQ;
 
 	if (ctl & ~known)
 		return -EINVAL;
@@ -139,7 +157,8 @@ int ptw_caps_check_rtit_ctl(u64 ctl)
 	if (!(ctl & RTIT_CTL_BRANCH_EN) && branch_en_required())
 		return -EOPNOTSUPP;
 	if ((ctl & RTIT_CTL_MTC_EN) &&
-	    !(ptw_cap(PTW_CAP_MTC_PERIODS) & BIT((ctl & RTIT_CTL_MTC_RANGE) >> RTIT_CTL_MTC_RANGE_OFFSET)))
+	    !(ptw_cap(PTW_CAP_MTC_PERIODS) &
+	      BIT((ctl & RTIT_CTL_MTC_RANGE) >> RTIT_CTL_MTC_RANGE_OFFSET)))
 		return -EOPNOTSUPP;
 	if (!field_valid(ctl, RTIT_CTL_CYC_THRESH, ptw_cap(PTW_CAP_CYCLE_THRESHOLDS)) ||
 	    !field_valid(ctl, RTIT_CTL_PSB_FREQ, ptw_cap(PTW_CAP_PSB_PERIODS)))
@@ -166,7 +185,8 @@ void ptw_caps_fill_info(struct ptwatch_info *info)
 	memcpy(info->cpuid_14_0, leaf_14[0], sizeof(info->cpuid_14_0));
 	memcpy(info->cpuid_14_1, leaf_14[1], sizeof(info->cpuid_14_1));
 	memcpy(info->cpuid_15, leaf_15, sizeof(info->cpuid_15));
-	info->address_ranges = ptw_cap(PTW_CAP_IP_FILTERING) ? ptw_cap(PTW_CAP_NUM_ADDRESS_RANGES) : 0;
+	if (ptw_cap(PTW_CAP_IP_FILTERING))
+		info->address_ranges = ptw_cap(PTW_CAP_NUM_ADDRESS_RANGES);
 	info->mtc_periods = ptw_cap(PTW_CAP_MTC) ? ptw_cap(PTW_CAP_MTC_PERIODS) : 0;
 	info->cyc_thresholds = ptw_cap(PTW_CAP_PSB_CYC) ? ptw_cap(PTW_CAP_CYCLE_THRESHOLDS) : 0;
 	info->psb_periods = ptw_cap(PTW_CAP_PSB_CYC) ? ptw_cap(PTW_CAP_PSB_PERIODS) : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The only place that knows how kernels differ. compat-config.h is written at build time by compat/probe.sh, which
- * compiles one small file for each difference: version numbers lie, because distribution kernels backport.
+ * The only place that knows how kernels differ. compat-config.h is written at build time by
+ * compat/probe.sh, which compiles one small file for each difference: version numbers lie, because
+ * distribution kernels backport.
  */
 #ifndef PTWATCH_COMPAT_H
 #define PTWATCH_COMPAT_H
@@ -25,7 +26,10 @@
 #define wrmsrq_safe(msr, val)	wrmsrl_safe(msr, val)
 #endif
 
-/* vma->vm_flags became read-only in 6.3; before, mmap handlers changed it under the write-locked mmap lock. */
+/*
+ * vma->vm_flags became read-only in 6.3; before, mmap handlers changed it under the write-locked
+ * mmap lock.
+ */
 #ifndef HAVE_VM_FLAGS_MOD
 static inline void vm_flags_mod(struct vm_area_struct *vma, vm_flags_t set, vm_flags_t clear)
 {
@@ -33,7 +37,10 @@ static inline void vm_flags_mod(struct vm_area_struct *vma, vm_flags_t set, vm_f
 }
 #endif
 
-/* MAX_ORDER was exclusive up to 6.3; MAX_PAGE_ORDER (6.8) is inclusive. In between the smaller of both is right. */
+/*
+ * MAX_ORDER was exclusive up to 6.3; MAX_PAGE_ORDER (6.8) is inclusive. In between the smaller of
+ * both is right.
+ */
 #ifndef HAVE_MAX_PAGE_ORDER
 #define MAX_PAGE_ORDER (MAX_ORDER - 1)
 #endif

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* /dev/ptwatch: open files and ioctls. Everything that touches user memory is here, outside ptw_config_lock. */
+/*
+ * /dev/ptwatch: open files and ioctls. Everything that touches user memory is here, outside
+ * ptw_config_lock.
+ */
 #include <linux/capability.h>
 #include <linux/cpu.h>
 #include <linux/fs.h>
@@ -15,8 +18,8 @@
 /* ---- size-versioned structs ---- */
 
 /*
- * Every struct begins with its size. copy_struct_from_user() does the rest: E2BIG for non-zero bytes that we do not know,
- * zeros for what the caller does not know.
+ * Every struct begins with its size. copy_struct_from_user() does the rest: E2BIG for non-zero
+ * bytes that we do not know, zeros for what the caller does not know.
  */
 static int copy_arg_in(void *arg, size_t size, const void __user *from)
 {
@@ -119,7 +122,8 @@ static long ioctl_trace_setup(struct ptw_session *session, void __user *uarg)
 	error = ptw_caps_check_rtit_ctl(arg.rtit_ctl);
 	if (error)
 		return error;
-	if (!arg.buffer_size || !PAGE_ALIGNED(arg.buffer_size) || arg.buffer_size > ptw_buffer_max_size())
+	if (!arg.buffer_size || !PAGE_ALIGNED(arg.buffer_size) ||
+	    arg.buffer_size > ptw_buffer_max_size())
 		return -EINVAL;
 	error = check_trace_rights(arg.rtit_ctl);
 	if (error)
@@ -238,7 +242,10 @@ static long device_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct ptw_session *session = file->private_data;
 
-	/* The size in the command is the caller's idea of the struct, which also stands in its first member. */
+	/*
+	 * The size in the command is the caller's idea of the struct, which also stands in its
+	 * first member.
+	 */
 	switch (cmd & ~IOCSIZE_MASK) {
 	case PTWATCH_IOC_INFO & ~IOCSIZE_MASK:
 		return ioctl_info(session, (void __user *)arg);
@@ -301,7 +308,8 @@ static int device_mmap(struct file *file, struct vm_area_struct *vma)
 	struct ptw_buffer *buffer;
 	int error;
 
-	if (cpu >= nr_cpu_ids || offset != (data ? PTWATCH_MMAP_DATA(cpu) : PTWATCH_MMAP_CONTROL(cpu)))
+	if (cpu >= nr_cpu_ids ||
+	    offset != (data ? PTWATCH_MMAP_DATA(cpu) : PTWATCH_MMAP_CONTROL(cpu)))
 		return -EINVAL;
 	buffer = ptw_trace_buffer(session, cpu);
 	if (!buffer)
@@ -338,7 +346,8 @@ static struct miscdevice device = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = "ptwatch",
 	.fops = &device_fops,
-	.mode = 0666,	/* device_open() asks for capabilities, which need not come with root's file access */
+	/* device_open() asks for capabilities, which need not come with root's file access. */
+	.mode = 0666,
 };
 
 int ptw_device_init(void)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Intel PT writes physical memory. It must be off before that memory belongs to another kernel (reboot, kexec) and
- * before the CPU sleeps and forgets its MSRs.
+ * Intel PT writes physical memory. It must be off before that memory belongs to another kernel
+ * (reboot, kexec) and before the CPU sleeps and forgets its MSRs.
  */
 #include <linux/kdebug.h>
 #include <linux/notifier.h>
@@ -43,7 +43,10 @@ static int on_panic(struct notifier_block *nb, unsigned long event, void *unused
 
 static int on_die(struct notifier_block *nb, unsigned long event, void *unused)
 {
-	/* An oops may go straight to the crash kernel, before any panic notifier; its trace is worth keeping, too. */
+	/*
+	 * An oops may go straight to the crash kernel, before any panic notifier; its trace is
+	 * worth keeping, too.
+	 */
 	if (event == DIE_OOPS)
 		ptw_trace_emergency_stop(NULL);
 	return NOTIFY_DONE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * perf's intel_pt PMU is exclusive: one owner for each CPU. A disabled counter of it, held as long as we trace, makes
- * perf's own opens fail with EBUSY, and makes ours fail while perf has one.
+ * perf's intel_pt PMU is exclusive: one owner for each CPU. A disabled counter of it, held as long
+ * as we trace, makes perf's own opens fail with EBUSY, and makes ours fail while perf has one.
  */
 #include <linux/err.h>
 #include <linux/string.h>

@@ -37,7 +37,8 @@ static int __init ptwatch_init(void)
 	error = ptw_netlink_init();
 	if (error)
 		goto fail_netlink;
-	error = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "ptwatch:online", cpu_online_callback, cpu_offline_callback);
+	error = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "ptwatch:online", cpu_online_callback,
+				  cpu_offline_callback);
 	if (error < 0)
 		goto fail_hotplug;
 	hotplug_state = error;
@@ -63,7 +64,10 @@ fail_netlink:
 
 static void __exit ptwatch_exit(void)
 {
-	/* No file is open (each holds the module), so no session, trace or watch exists; alarms may be on their way. */
+	/*
+	 * No file is open (each holds the module), so no session, trace or watch exists; alarms may
+	 * be on their way.
+	 */
 	ptw_device_exit();
 	ptw_emergency_exit();
 	cpuhp_remove_state(hotplug_state);

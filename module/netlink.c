@@ -27,7 +27,8 @@ static int put_stack(struct sk_buff *skb, const struct ptw_alarm *alarm)
 {
 	/* unsigned long is 64 bits on the only architecture with Intel PT. */
 	BUILD_BUG_ON(sizeof(alarm->stack[0]) != sizeof(u64));
-	return nla_put_64bit(skb, PTWATCH_A_STACK, alarm->nr_stack * sizeof(u64), alarm->stack, PTWATCH_A_PAD);
+	return nla_put_64bit(skb, PTWATCH_A_STACK, alarm->nr_stack * sizeof(u64), alarm->stack,
+			     PTWATCH_A_PAD);
 }
 
 static int fill(struct sk_buff *skb, const struct ptw_alarm *alarm)
@@ -53,8 +54,8 @@ static int fill(struct sk_buff *skb, const struct ptw_alarm *alarm)
 		return -EMSGSIZE;
 	if (watch->label[0] && nla_put_string(skb, PTWATCH_A_LABEL, watch->label))
 		return -EMSGSIZE;
-	if (alarm->have_values &&
-	    (put_u64(skb, PTWATCH_A_OLD, alarm->old_value) || put_u64(skb, PTWATCH_A_NEW, alarm->new_value)))
+	if (alarm->have_values && (put_u64(skb, PTWATCH_A_OLD, alarm->old_value) ||
+				   put_u64(skb, PTWATCH_A_NEW, alarm->new_value)))
 		return -EMSGSIZE;
 	if (alarm->frozen &&
 	    (nla_put_u32(skb, PTWATCH_A_TRACE_STATE, PTWATCH_STATE_FROZEN) ||

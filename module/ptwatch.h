@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * ptwatch.ko, internally. One section for each file; each function is documented here, where it is declared.
+ * ptwatch.ko, internally. One section for each file; each function is documented here, where it is
+ * declared.
  *
  * Locks, outermost first:
  *
- *	cpus_read_lock()	keeps CPUs from coming and going; CPU hotplug callbacks hold it for writing
- *	ptw_config_lock		mutex: which session owns which CPU's Intel PT, the list of watches, the control pages
- *	session->trace_lock	spinlock: the session's trace pointer, for mmap, which must not take the mutex because
- *				it runs under mmap_lock and the mutex's holders may allocate
+ *	cpus_read_lock()
+ *		keeps CPUs from coming and going; CPU hotplug callbacks hold it for writing
+ *	ptw_config_lock
+ *		mutex: which session owns which CPU's Intel PT, the list of watches, control pages
+ *	session->trace_lock
+ *		spinlock: the session's trace pointer, for mmap, which must not take the mutex:
+ *		mmap runs under mmap_lock, and who holds the mutex may allocate memory
  *
- * No user memory is touched under ptw_config_lock. The #DB handler takes none of these; what it shares with others is
- * named at struct ptw_cpu_trace and struct ptw_watch.
+ * No user memory is touched under ptw_config_lock. The #DB handler takes none of these; what it
+ * shares with others is named at struct ptw_cpu_trace and struct ptw_watch.
  */
 #ifndef PTWATCH_H
 #define PTWATCH_H
@@ -32,7 +36,8 @@ extern struct mutex ptw_config_lock;
 
 /**
  * struct ptw_session - an open file
- * @trace: its trace or NULL; changed under ptw_config_lock and @trace_lock both, so either suffices to read
+ * @trace: its trace or NULL; changed under ptw_config_lock and @trace_lock both, so either suffices
+ *	to read
  * @trace_lock: see above
  * @alarms: alarms raised by its watches and not yet seen by poll; under ptw_config_lock to add
  * @wait: poll
@@ -44,7 +49,7 @@ struct ptw_session {
 	wait_queue_head_t wait;
 };
 
-/* ---- caps.c: what the CPU enumerates (SDM vol. 3C, "Intel PT enumeration", CPUID leaf 0x14) ---- */
+/* ---- caps.c: what the CPU enumerates; SDM vol. 3C, "Intel PT enumeration", leaf 0x14 ---- */
 
 enum ptw_cap {
 	PTW_CAP_CR3_FILTERING,
@@ -67,17 +72,24 @@ u32 ptw_cap(enum ptw_cap cap);
 void ptw_caps_fill_info(struct ptwatch_info *info);
 /**
  * ptw_caps_check_rtit_ctl() - can this CPU do what @ctl asks for?
- * Return: 0; -EINVAL: a bit or value that is none of a session's business or makes no sense; -EOPNOTSUPP: the CPU lacks it.
+ * Return: 0; -EINVAL: a bit or value that is none of a session's business or makes no sense;
+ * -EOPNOTSUPP: the CPU lacks it.
  */
 int ptw_caps_check_rtit_ctl(u64 ctl);
 /** ptw_caps_traceable() - Intel PT with multi-entry ToPA */
 bool ptw_caps_traceable(void);
-/** ptw_caps_vmx_conflict() - does this CPU, now, have VMX on in a way that forbids TraceEn? On that CPU, IRQs off. */
+/**
+ * ptw_caps_vmx_conflict() - does this CPU, now, have VMX on in a way that forbids TraceEn? On that
+ * CPU, IRQs off.
+ */
 bool ptw_caps_vmx_conflict(void);
 
-/* ---- rtit.c: the only file that touches IA32_RTIT_* MSRs; every access shows in the msr trace events ---- */
+/* ---- rtit.c: the only file that touches IA32_RTIT_* MSRs ---- */
 
-/** struct ptw_rtit_output - where the CPU writes next: IA32_RTIT_OUTPUT_BASE and _MASK_PTRS; status as read at stop */
+/**
+ * struct ptw_rtit_output - where the CPU writes next: IA32_RTIT_OUTPUT_BASE and _MASK_PTRS; status
+ * as read at stop
+ */
 struct ptw_rtit_output {
 	u64 base;
 	u64 mask_ptrs;
@@ -144,11 +156,17 @@ struct ptw_buffer {
 	struct ptw_topa *topa;
 };
 
-/** ptw_buffer_alloc() - @size bytes (a multiple of PAGE_SIZE), zeroed, on @cpu's node; NULL: no memory. May sleep. */
+/**
+ * ptw_buffer_alloc() - @size bytes (a multiple of PAGE_SIZE), zeroed, on @cpu's node; NULL: no
+ * memory. May sleep.
+ */
 struct ptw_buffer *ptw_buffer_alloc(unsigned int cpu, u64 size);
 void ptw_buffer_get(struct ptw_buffer *buffer);
 void ptw_buffer_put(struct ptw_buffer *buffer);
-/** ptw_buffer_written_at() - were bytes written at or behind @head, that is: has the ring wrapped? May be slow. */
+/**
+ * ptw_buffer_written_at() - were bytes written at or behind @head, that is: has the ring wrapped?
+ * May be slow.
+ */
 bool ptw_buffer_written_at(const struct ptw_buffer *buffer, u64 head);
 /** ptw_buffer_mmap() - map control page or data, read-only; the mapping takes its own reference */
 int ptw_buffer_mmap(struct ptw_buffer *buffer, struct vm_area_struct *vma, bool data);
@@ -161,8 +179,8 @@ u64 ptw_buffer_max_size(void);
  * ptw_hold_get() - own the exclusive intel_pt PMU on @cpu
  * @pmu_type: its perf type as user space read it from sysfs; negative: the kernel has no such PMU
  *
- * Under cpus_read_lock() or in a hotplug callback; may sleep. Return: the hold, NULL when there is no PMU to hold,
- * -EBUSY: perf traces there; -EINVAL: @pmu_type is another PMU's.
+ * Under cpus_read_lock() or in a hotplug callback; may sleep. Return: the hold, NULL when there is
+ * no PMU to hold, -EBUSY: perf traces there; -EINVAL: @pmu_type is another PMU's.
  */
 struct perf_event *ptw_hold_get(unsigned int cpu, int pmu_type);
 void ptw_hold_put(struct perf_event *hold);
@@ -171,9 +189,10 @@ void ptw_hold_put(struct perf_event *hold);
 
 /**
  * struct ptw_cpu_trace - one CPU of a trace
- * @state: PTWATCH_STATE_*. Written on its own CPU with IRQs off, or under ptw_config_lock while that CPU is not
- *	RUNNING. The #DB handler may turn RUNNING into FROZEN between any two instructions of the CPU's other code, so
- *	that code goes from state to state with cmpxchg and looks again after it enabled tracing.
+ * @state: PTWATCH_STATE_*. Written on its own CPU with IRQs off, or under ptw_config_lock while
+ *	that CPU is not RUNNING. The #DB handler may turn RUNNING into FROZEN between any two
+ *	instructions of the CPU's other code, so that code goes from state to state with cmpxchg and
+ *	looks again after it enabled tracing.
  * @output: where the CPU writes next; as @state. The #DB handler writes it before it sets FROZEN.
  * @resume: was RUNNING when the CPU went offline or the machine to sleep
  * @saved: the RTIT MSRs as perf left them
@@ -203,31 +222,42 @@ struct ptw_trace {
 };
 
 /* Under cpus_read_lock() and ptw_config_lock; may sleep. */
-int ptw_trace_setup(struct ptw_session *session, const struct ptwatch_trace *arg, const struct cpumask *cpus);
+int ptw_trace_setup(struct ptw_session *session, const struct ptwatch_trace *arg,
+		    const struct cpumask *cpus);
 int ptw_trace_start(struct ptw_session *session);
 int ptw_trace_stop(struct ptw_session *session);
 int ptw_trace_thaw(struct ptw_session *session);
 void ptw_trace_release(struct ptw_session *session);
 /** ptw_trace_any_frozen() - poll's POLLIN; any process context, no lock */
 bool ptw_trace_any_frozen(struct ptw_session *session);
-/** ptw_trace_buffer() - a reference to the buffer of @cpu, NULL: none. Takes session->trace_lock. */
+/**
+ * ptw_trace_buffer() - a reference to the buffer of @cpu, NULL: none. Takes session->trace_lock.
+ */
 struct ptw_buffer *ptw_trace_buffer(struct ptw_session *session, unsigned int cpu);
 
-/** ptw_trace_freeze() - freeze this CPU's trace if @session owns it and it runs. #DB context, IRQs off. */
+/**
+ * ptw_trace_freeze() - freeze this CPU's trace if @session owns it and it runs. #DB context, IRQs
+ * off.
+ */
 bool ptw_trace_freeze(const struct ptw_session *session);
 /**
- * ptw_trace_publish_freeze() - make a freeze of @cpu visible on its control page, under ptw_config_lock
+ * ptw_trace_publish_freeze() - make a freeze of @cpu visible on its control page, under
+ * ptw_config_lock
  * @head, @size: out: where the frozen trace ends, and its bytes
  * Return: false when @session's trace of @cpu is not frozen (any more).
  */
-bool ptw_trace_publish_freeze(const struct ptw_session *session, unsigned int cpu, u64 seq, u64 *head, u64 *size);
+bool ptw_trace_publish_freeze(const struct ptw_session *session, unsigned int cpu, u64 seq,
+			      u64 *head, u64 *size);
 
 /* CPU hotplug and sleep, from main.c and emergency.c; they take ptw_config_lock themselves */
 void ptw_trace_cpu_online(unsigned int cpu);
 void ptw_trace_cpu_offline(unsigned int cpu);
 void ptw_trace_suspend(void);
 void ptw_trace_resume(void);
-/** ptw_trace_emergency_stop() - clear TraceEn on this CPU if it is ours; any context, also NMI and panic */
+/**
+ * ptw_trace_emergency_stop() - clear TraceEn on this CPU if it is ours; any context, also NMI and
+ * panic
+ */
 void ptw_trace_emergency_stop(void *unused);
 
 /* ---- watch.c: hardware breakpoints ---- */
@@ -237,7 +267,8 @@ void ptw_trace_emergency_stop(void *unused);
  * @session: owner, NULL once it was deleted; under ptw_config_lock
  * @owner: the same, never cleared, for the #DB handler to compare only; never dereferenced
  * @kref: one for the list, one for each alarm record on its way
- * @shadow: value at the last hit or at arming; the #DB handler exchanges it, on several CPUs at once
+ * @shadow: value at the last hit or at arming; the #DB handler exchanges it, on several CPUs at
+ *	once
  * @claimed: alarms claimed by hits, to compare with max_hits
  * @window, @window_alarms: start of the current second and alarms in it, for max_rate
  * @event: the perf event of each CPU, NULL where not armed
@@ -305,7 +336,10 @@ struct ptw_alarm {
 int ptw_alarm_init(void);
 /** ptw_alarm_exit() - after the last watch is gone: waits for irq_work and worker */
 void ptw_alarm_exit(void);
-/** ptw_alarm_reserve() - a record of this CPU's ring to fill in, NULL: none free, counted as lost. #DB context. */
+/**
+ * ptw_alarm_reserve() - a record of this CPU's ring to fill in, NULL: none free, counted as lost.
+ * #DB context.
+ */
 struct ptw_alarm *ptw_alarm_reserve(void);
 /** ptw_alarm_commit() - hand the reserved record to the worker. #DB context. */
 void ptw_alarm_commit(void);
@@ -314,7 +348,9 @@ void ptw_alarm_commit(void);
 
 int ptw_netlink_init(void);
 void ptw_netlink_exit(void);
-/** ptw_netlink_send() - multicast to privileged listeners; may sleep. Nobody listening is no error. */
+/**
+ * ptw_netlink_send() - multicast to privileged listeners; may sleep. Nobody listening is no error.
+ */
 int ptw_netlink_send(const struct ptw_alarm *alarm);
 
 /* ---- device.c: /dev/ptwatch ---- */

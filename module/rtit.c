@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The only file that touches IA32_RTIT_* MSRs. rdmsrq() and wrmsrq() pass the kernel's msr:read_msr and msr:write_msr
- * trace events, so every access can be watched with `trace-cmd record -e msr`.
+ * The only file that touches IA32_RTIT_* MSRs. rdmsrq() and wrmsrq() pass the kernel's msr:read_msr
+ * and msr:write_msr trace events, so every access can be watched with `trace-cmd record -e msr`.
  *
- * The order of the writes is the SDM's (vol. 3C, "Configuring and enabling Intel PT"): with TraceEn set, a write to
- * any other RTIT MSR faults, so TraceEn goes on last and off first.
+ * The order of the writes is the SDM's (vol. 3C, "Configuring and enabling Intel PT"): with TraceEn
+ * set, a write to any other RTIT MSR faults, so TraceEn goes on last and off first.
  */
 #include <asm/barrier.h>
 #include <asm/msr-index.h>
 
 #include "ptwatch.h"
 
-/* STATUS bits 2:0 (FilterEn, ContextEn, TriggerEn) ignore writes; the others read back what may be written. */
+/*
+ * STATUS bits 2:0 (FilterEn, ContextEn, TriggerEn) ignore writes; the others read back what may be
+ * written.
+ */
 #define STATUS_WRITABLE (~7ULL)
 
 static unsigned int nr_addr_msrs(void)
@@ -41,8 +44,9 @@ void ptw_rtit_restore(const struct ptw_rtit_regs *regs)
 	unsigned int i;
 
 	/*
-	 * perf's driver remembers OUTPUT_BASE, OUTPUT_MASK_PTRS and ADDRn and skips writes of equal values: if they came
-	 * back different, its next session would trace into memory that is no longer ours.
+	 * perf's driver remembers OUTPUT_BASE, OUTPUT_MASK_PTRS and ADDRn and skips writes of equal
+	 * values: if they came back different, its next session would trace into memory that is no
+	 * longer ours.
 	 */
 	wrmsrq(MSR_IA32_RTIT_CTL, 0);
 	wrmsrq(MSR_IA32_RTIT_OUTPUT_BASE, regs->output.base);
@@ -58,11 +62,17 @@ void ptw_rtit_restore(const struct ptw_rtit_regs *regs)
 
 int ptw_rtit_start(const struct ptw_rtit_output *output, u64 ctl)
 {
-	/* PacketByteCnt 0 makes the CPU begin with a PSB+, without which the trace has no place to start decoding. */
+	/*
+	 * PacketByteCnt 0 makes the CPU begin with a PSB+, without which the trace has no place to
+	 * start decoding.
+	 */
 	wrmsrq(MSR_IA32_RTIT_STATUS, 0);
 	wrmsrq(MSR_IA32_RTIT_OUTPUT_BASE, output->base);
 	wrmsrq(MSR_IA32_RTIT_OUTPUT_MASK, output->mask_ptrs);
-	/* Everything was validated; _safe all the same, because a hypervisor may refuse what CPUID promised. */
+	/*
+	 * Everything was validated; _safe all the same, because a hypervisor may refuse what CPUID
+	 * promised.
+	 */
 	return wrmsrq_safe(MSR_IA32_RTIT_CTL, ctl | RTIT_CTL_TOPA | RTIT_CTL_TRACEEN) ? -EIO : 0;
 }
 
@@ -71,8 +81,9 @@ void ptw_rtit_stop(struct ptw_rtit_output *output)
 	/* Stopping is one write: everything else can be read afterwards, untraced. */
 	wrmsrq(MSR_IA32_RTIT_CTL, 0);
 	/*
-	 * Clearing TraceEn flushes the packets out of the CPU; the barrier orders them before whatever tells others that
-	 * they are there (the control page's head and state). SDM, "Tracing and memory ordering".
+	 * Clearing TraceEn flushes the packets out of the CPU; the barrier orders them before
+	 * whatever tells others that they are there (the control page's head and state). SDM,
+	 * "Tracing and memory ordering".
 	 */
 	wmb();
 	rdmsrq(MSR_IA32_RTIT_OUTPUT_BASE, output->base);

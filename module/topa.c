@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tables of Physical Addresses: the list of output regions, as the CPU reads it. SDM vol. 3C, "Table of Physical
- * Addresses". The CPU caches entries, so a table never changes once it was given to the CPU.
+ * Tables of Physical Addresses: the list of output regions, as the CPU reads it. SDM vol. 3C,
+ * "Table of Physical Addresses". The CPU caches entries, so a table never changes once it was given
+ * to the CPU.
  */
 #include <linux/gfp.h>
 #include <linux/io.h>
@@ -16,7 +17,10 @@
 #define ENTRIES_PER_TABLE	(PAGE_SIZE / sizeof(u64))
 #define REGIONS_PER_TABLE	(ENTRIES_PER_TABLE - 1)	/* the last entry links */
 
-/* IA32_RTIT_OUTPUT_MASK_PTRS with ToPA: bits 6:0 read as ones, entry number in 31:7, offset in the region in 63:32 */
+/*
+ * IA32_RTIT_OUTPUT_MASK_PTRS with ToPA: bits 6:0 read as ones, entry number in 31:7, offset in the
+ * region in 63:32
+ */
 #define MASK_PTRS_LOW		0x7fULL
 #define MASK_PTRS_ENTRY_SHIFT	7
 #define MASK_PTRS_ENTRY_MASK	GENMASK_ULL(31, 7)
@@ -55,7 +59,8 @@ struct ptw_topa *ptw_topa_alloc(const struct ptw_region *regions, unsigned int c
 		topa->table[i / REGIONS_PER_TABLE][i % REGIONS_PER_TABLE] =
 			regions[i].base | (u64)regions[i].order << TOPA_SIZE_SHIFT;
 	for (i = 0; i < nr_tables; i++) {
-		unsigned int used = min_t(unsigned int, count - i * REGIONS_PER_TABLE, REGIONS_PER_TABLE);
+		unsigned int used = min_t(unsigned int, REGIONS_PER_TABLE,
+					  count - i * REGIONS_PER_TABLE);
 
 		topa->table[i][used] = virt_to_phys(topa->table[(i + 1) % nr_tables]) | TOPA_END;
 	}
@@ -89,7 +94,10 @@ u64 ptw_topa_offset(const struct ptw_topa *topa, const struct ptw_rtit_output *o
 	for (i = 0; i < topa->nr_tables; i++)
 		if (virt_to_phys(topa->table[i]) == output->base)
 			break;
-	/* An END entry that is not followed yet, or (never seen) a table that is not ours, mean the ring's next place. */
+	/*
+	 * An END entry that is not followed yet, or (never seen) a table that is not ours, mean the
+	 * ring's next place.
+	 */
 	entry += (u64)i * REGIONS_PER_TABLE;
 	if (entry >= topa->nr_regions)
 		return 0;

@@ -2,9 +2,10 @@
 /*
  * Which CPUs are traced, for which session, and in what state each one is.
  *
- * A CPU's state changes on that CPU with IRQs off (start, stop), in its #DB handler (freeze), or under
- * ptw_config_lock while it does not run. The control page is a copy for user space, written in process context under
- * ptw_config_lock only, so a #DB that hits in the middle of anything here leaves no half-written page behind.
+ * A CPU's state changes on that CPU with IRQs off (start, stop), in its #DB handler (freeze), or
+ * under ptw_config_lock while it does not run. The control page is a copy for user space, written
+ * in process context under ptw_config_lock only, so a #DB that hits in the middle of anything here
+ * leaves no half-written page behind.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -19,8 +20,9 @@
 #include "ptwatch.h"
 
 /*
- * The trace that owns Intel PT on a CPU. Set and cleared on that CPU with IRQs off, so its #DB handler sees the old or
- * the new value, and memory that it points to is freed only after it was cleared.
+ * The trace that owns Intel PT on a CPU. Set and cleared on that CPU with IRQs off, so its #DB
+ * handler sees the old or the new value, and memory that it points to is freed only after it was
+ * cleared.
  */
 static DEFINE_PER_CPU(struct ptw_cpu_trace *, owner);
 
@@ -53,8 +55,12 @@ static void stop_local(void *info)
 {
 	struct ptw_cpu_trace *ct = info;
 
-	/* A #DB before the cmpxchg freezes and we leave it so; one after it sees STOPPED and leaves the MSRs to us. */
-	if (cmpxchg_local(&ct->state, PTWATCH_STATE_RUNNING, PTWATCH_STATE_STOPPED) != PTWATCH_STATE_RUNNING)
+	/*
+	 * A #DB before the cmpxchg freezes and we leave it so; one after it sees STOPPED and leaves
+	 * the MSRs to us.
+	 */
+	if (cmpxchg_local(&ct->state, PTWATCH_STATE_RUNNING, PTWATCH_STATE_STOPPED) !=
+	    PTWATCH_STATE_RUNNING)
 		return;
 	ptw_rtit_stop(&ct->output);
 	ct->stop_tsc = rdtsc();
@@ -76,7 +82,8 @@ static void start_local(void *info)
 {
 	struct ptw_cpu_trace *ct = info;
 
-	if (cmpxchg_local(&ct->state, PTWATCH_STATE_STOPPED, PTWATCH_STATE_RUNNING) != PTWATCH_STATE_STOPPED)
+	if (cmpxchg_local(&ct->state, PTWATCH_STATE_STOPPED, PTWATCH_STATE_RUNNING) !=
+	    PTWATCH_STATE_STOPPED)
 		return;
 	ct->start_tsc = rdtsc();
 	if (ptw_caps_vmx_conflict() || ptw_rtit_start(&ct->output, ct->trace->rtit_ctl)) {
@@ -84,8 +91,8 @@ static void start_local(void *info)
 		return;
 	}
 	/*
-	 * A #DB between the cmpxchg and the write of TraceEn froze a trace that was not running yet, and then we enabled
-	 * it: undo that.
+	 * A #DB between the cmpxchg and the write of TraceEn froze a trace that was not running
+	 * yet, and then we enabled it: undo that.
 	 */
 	barrier();
 	if (READ_ONCE(ct->state) != PTWATCH_STATE_RUNNING)
@@ -100,7 +107,10 @@ bool ptw_trace_freeze(const struct ptw_session *session)
 		return false;
 	ptw_rtit_stop(&ct->output);
 	ct->stop_tsc = rdtsc();
-	/* After output: whoever sees FROZEN on another CPU finds it complete. Pairs with the acquire in publish(). */
+	/*
+	 * After output: whoever sees FROZEN on another CPU finds it complete. Pairs with the
+	 * acquire in publish().
+	 */
 	smp_store_release(&ct->state, PTWATCH_STATE_FROZEN);
 	return true;
 }
@@ -130,7 +140,10 @@ static void publish(struct ptw_cpu_trace *ct, u64 freeze_seq)
 			state = PTWATCH_STATE_ERROR;
 	}
 
-	/* A reader that sees an even sequence twice saw no change in between: the fields lie between two barriers. */
+	/*
+	 * A reader that sees an even sequence twice saw no change in between: the fields lie
+	 * between two barriers.
+	 */
 	WRITE_ONCE(control->sequence, control->sequence + 1);
 	smp_wmb();
 	control->state = state;
@@ -146,7 +159,8 @@ static void publish(struct ptw_cpu_trace *ct, u64 freeze_seq)
 	WRITE_ONCE(control->sequence, control->sequence + 1);
 }
 
-bool ptw_trace_publish_freeze(const struct ptw_session *session, unsigned int cpu, u64 seq, u64 *head, u64 *size)
+bool ptw_trace_publish_freeze(const struct ptw_session *session, unsigned int cpu, u64 seq,
+			      u64 *head, u64 *size)
 {
 	struct ptw_trace *trace = session ? session->trace : NULL;
 	struct ptw_cpu_trace *ct = trace ? trace->cpu[cpu] : NULL;
@@ -164,11 +178,16 @@ bool ptw_trace_publish_freeze(const struct ptw_session *session, unsigned int cp
 
 static void call_on(unsigned int cpu, smp_call_func_t func, void *info)
 {
-	/* Fails only for an offline CPU, which cpus_read_lock() or the hotplug callback rules out. */
+	/*
+	 * Fails only for an offline CPU, which cpus_read_lock() or the hotplug callback rules out.
+	 */
 	WARN_ON_ONCE(smp_call_function_single(cpu, func, info, true));
 }
 
-/* Get PT on an online CPU: first the hold, so that perf can't start between our look at TraceEn and our first write. */
+/*
+ * Get PT on an online CPU: first the hold, so that perf can't start between our look at TraceEn and
+ * our first write.
+ */
 static int own_cpu(struct ptw_cpu_trace *ct)
 {
 	struct own_call call = { .ct = ct };
@@ -236,7 +255,8 @@ static void trace_destroy(struct ptw_trace *trace)
 	kfree(trace);
 }
 
-int ptw_trace_setup(struct ptw_session *session, const struct ptwatch_trace *arg, const struct cpumask *cpus)
+int ptw_trace_setup(struct ptw_session *session, const struct ptwatch_trace *arg,
+		    const struct cpumask *cpus)
 {
 	struct ptw_trace *trace;
 	unsigned int cpu;
@@ -307,7 +327,8 @@ bool ptw_trace_any_frozen(struct ptw_session *session)
 	spin_lock(&session->trace_lock);
 	if (session->trace)
 		for_each_cpu(cpu, &session->trace->cpus)
-			if (READ_ONCE(session->trace->cpu[cpu]->buffer->control->state) == PTWATCH_STATE_FROZEN)
+			if (READ_ONCE(session->trace->cpu[cpu]->buffer->control->state) ==
+			    PTWATCH_STATE_FROZEN)
 				frozen = true;
 	spin_unlock(&session->trace_lock);
 	return frozen;
@@ -369,7 +390,10 @@ int ptw_trace_thaw(struct ptw_session *session)
 	if (!trace)
 		return -EINVAL;
 	for_each_cpu(cpu, &trace->cpus) {
-		/* Not RUNNING, so neither the CPU's IPIs (they need our lock) nor its #DB handler touch the state. */
+		/*
+		 * Not RUNNING, so neither the CPU's IPIs (they need our lock) nor its #DB handler
+		 * touch the state.
+		 */
 		cmpxchg(&trace->cpu[cpu]->state, PTWATCH_STATE_FROZEN, PTWATCH_STATE_STOPPED);
 		publish(trace->cpu[cpu], 0);
 	}
@@ -411,7 +435,8 @@ void ptw_trace_cpu_online(unsigned int cpu)
 		error = own_cpu(ct);
 		if (error) {
 			ct->state = PTWATCH_STATE_ERROR;
-			pr_warn("CPU %u is back online but not traced any more: Intel PT is taken (%d)\n", cpu, error);
+			pr_warn("CPU %u is back online but not traced: Intel PT is taken (%d)\n",
+				cpu, error);
 		} else if (ct->resume) {
 			call_on(cpu, start_local, ct);
 		}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hardware breakpoints, one perf event for each CPU: a wide breakpoint would silently miss CPUs that come online later.
+ * Hardware breakpoints, one perf event for each CPU: a wide breakpoint would silently miss CPUs
+ * that come online later.
  *
- * What happens at a hit runs in the #DB handler: IRQs off, in_nmi() true, possibly with any lock of the kernel held.
- * It takes no lock, allocates nothing and prints nothing. DR7 is zero meanwhile, so it cannot hit itself, and writes
- * made by it (or by NMI and #MC handlers) are not seen.
+ * What happens at a hit runs in the #DB handler: IRQs off, in_nmi() true, possibly with any lock of
+ * the kernel held. It takes no lock, allocates nothing and prints nothing. DR7 is zero meanwhile,
+ * so it cannot hit itself, and writes made by it (or by NMI and #MC handlers) are not seen.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -37,7 +38,8 @@ static u64 read_watched(const struct ptw_watch *watch)
 	u64 value = 0;
 
 	/* Little-endian: the low bytes of value are the watched ones. */
-	if (copy_from_kernel_nofault(&value, (const void *)(unsigned long)watch->arg.address, watch->arg.len))
+	if (copy_from_kernel_nofault(&value, (const void *)(unsigned long)watch->arg.address,
+				     watch->arg.len))
 		return 0;
 	return value;
 }
@@ -46,7 +48,10 @@ static bool within_rate(struct ptw_watch *watch, u64 now)
 {
 	u64 start = atomic64_read(&watch->window);
 
-	/* Of CPUs that find the second over at once, one starts the next; the others count into it a moment later. */
+	/*
+	 * Of CPUs that find the second over at once, one starts the next; the others count into it
+	 * a moment later.
+	 */
 	if (now - start >= NSEC_PER_SEC && atomic64_cmpxchg(&watch->window, start, now) == start)
 		atomic_set(&watch->window_alarms, 0);
 	return atomic_inc_return(&watch->window_alarms) <= watch->arg.max_rate;
@@ -80,12 +85,16 @@ static u32 note_stack(unsigned long *to, u32 max, struct pt_regs *regs)
 	struct unwind_state state;
 	u32 n = 0;
 
-	/* The access came from user mode: a syscall's copy would have come from kernel mode. No kernel stack to show. */
+	/*
+	 * The access came from user mode: a syscall's copy would have come from kernel mode. No
+	 * kernel stack to show.
+	 */
 	if (user_mode(regs)) {
 		to[n++] = regs->ip;
 		return n;
 	}
-	for (unwind_start(&state, current, regs, NULL); !unwind_done(&state) && n < max; unwind_next_frame(&state)) {
+	for (unwind_start(&state, current, regs, NULL); !unwind_done(&state) && n < max;
+	     unwind_next_frame(&state)) {
 		unsigned long addr = unwind_get_return_address(&state);
 
 		if (!addr)
@@ -127,7 +136,10 @@ static void watch_hit(struct perf_event *event, struct perf_sample_data *data, s
 		atomic64_inc(&watch->rate_limited);
 		return;
 	}
-	/* Before the claim: a claim that finds no record would be an alarm that nobody delivers, and a watch never disarmed. */
+	/*
+	 * Before the claim: a claim that finds no record would be an alarm that nobody delivers,
+	 * and a watch never disarmed.
+	 */
 	alarm = ptw_alarm_reserve();
 	if (!alarm) {
 		atomic64_inc(&watch->dropped);
@@ -144,7 +156,10 @@ static void watch_hit(struct perf_event *event, struct perf_sample_data *data, s
 		last = mine == max_hits;
 	}
 
-	/* Before anything else is done about the hit: each instruction from here to there is one of ours in the trace. */
+	/*
+	 * Before anything else is done about the hit: each instruction from here to there is one of
+	 * ours in the trace.
+	 */
 	if (watch->arg.actions & PTWATCH_ACTION_FREEZE)
 		frozen = ptw_trace_freeze(watch->owner);
 
@@ -200,7 +215,8 @@ static int check_arg(const struct ptw_session *session, const struct ptwatch_wat
 	const u32 actions = PTWATCH_ACTION_LOG | PTWATCH_ACTION_EVENT | PTWATCH_ACTION_FREEZE;
 	u64 probe;
 
-	if (arg->flags || arg->id || !arg->actions || (arg->actions & ~actions) || !valid_label(arg->label))
+	if (arg->flags || arg->id || !arg->actions || (arg->actions & ~actions) ||
+	    !valid_label(arg->label))
 		return -EINVAL;
 	switch (arg->access) {
 	case PTWATCH_ACCESS_X:
@@ -264,7 +280,10 @@ void ptw_watch_disarm(struct ptw_watch *watch)
 	for_each_possible_cpu(cpu) {
 		if (!watch->event[cpu])
 			continue;
-		/* Waits until the CPU let go of the debug register: no handler runs or starts for it afterwards. */
+		/*
+		 * Waits until the CPU let go of the debug register: no handler runs or starts for
+		 * it afterwards.
+		 */
 		perf_event_release_kernel(watch->event[cpu]);
 		watch->event[cpu] = NULL;
 	}
@@ -386,8 +405,8 @@ void ptw_watch_cpu_online(unsigned int cpu)
 			continue;
 		error = arm_on(watch, cpu);
 		if (error)
-			pr_warn("watch %u (%s) is not armed on CPU %u that came online: %s (%d)\n", watch->arg.id,
-				watch->arg.label, cpu,
+			pr_warn("watch %u (%s) is not armed on CPU %u that came online: %s (%d)\n",
+				watch->arg.id, watch->arg.label, cpu,
 				error == -ENOSPC ? "no free debug register" : "refused", error);
 	}
 	mutex_unlock(&ptw_config_lock);

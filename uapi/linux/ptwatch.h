@@ -5,33 +5,35 @@
  * How to talk to /dev/ptwatch
  * ===========================
  *
- * An open file is a session. A session may own one trace (buffers on a set of CPUs) and any number of
- * watches; everything it set up ends when the file's last reference, including every mapping made
- * through it, is gone.
+ * An open file is a session. A session may own one trace (buffers on a set of CPUs) and any number
+ * of watches; everything it set up ends when the file's last reference, including every mapping
+ * made through it, is gone.
  *
  *	fd = open("/dev/ptwatch", O_RDWR | O_CLOEXEC);
  *	ioctl(fd, PTWATCH_IOC_INFO, &info);		what this CPU can trace
- *	ioctl(fd, PTWATCH_IOC_TRACE_SETUP, &trace);	reserve Intel PT on the CPUs, allocate the buffers
- *	control = mmap(NULL, page_size, PROT_READ, MAP_SHARED, fd, PTWATCH_MMAP_CONTROL(cpu));
- *	data = mmap(NULL, trace.buffer_size, PROT_READ, MAP_SHARED, fd, PTWATCH_MMAP_DATA(cpu));
- *	ioctl(fd, PTWATCH_IOC_TRACE_START);
+ *	ioctl(fd, PTWATCH_IOC_TRACE_SETUP, &trace);	reserve Intel PT on the CPUs, allocate the
+ *	buffers control = mmap(NULL, page_size, PROT_READ, MAP_SHARED, fd,
+ *	PTWATCH_MMAP_CONTROL(cpu)); data = mmap(NULL, trace.buffer_size, PROT_READ, MAP_SHARED, fd,
+ *	PTWATCH_MMAP_DATA(cpu)); ioctl(fd, PTWATCH_IOC_TRACE_START);
  *	ioctl(fd, PTWATCH_IOC_WATCH_ADD, &watch);	from here on a hit freezes the CPU that hit
- *	poll(fd): POLLPRI when an alarm of this session was raised, POLLIN when a CPU's trace is frozen
- *	ioctl(fd, PTWATCH_IOC_TRACE_STOP);		then read data[] up to control->head
+ *	poll(fd): POLLPRI when an alarm of this session was raised, POLLIN when a CPU's trace is
+ *	frozen ioctl(fd, PTWATCH_IOC_TRACE_STOP);		then read data[] up to control->head
  *	close(fd);
  *
  * The alarms themselves travel over generic netlink: <linux/ptwatch_netlink.h>.
  *
- * Rights: opening needs CAP_PERFMON or CAP_SYS_ADMIN. Kernel tracing (PTWATCH_RTIT_CTL_OS) and kernel
- * addresses in a watch need CAP_SYS_ADMIN and are refused (EPERM) under lockdown=confidentiality.
+ * Rights: opening needs CAP_PERFMON or CAP_SYS_ADMIN. Kernel tracing (PTWATCH_RTIT_CTL_OS) and
+ * kernel addresses in a watch need CAP_SYS_ADMIN and are refused (EPERM) under
+ * lockdown=confidentiality.
  *
- * Versioning: every struct begins with its size as the caller knows it. A longer struct than the kernel
- * knows is accepted when the excess is zero (else E2BIG); a shorter one is extended with zeros, and of an
- * output only the caller's size is written. Reserved fields must be zero (EINVAL).
+ * Versioning: every struct begins with its size as the caller knows it. A longer struct than the
+ * kernel knows is accepted when the excess is zero (else E2BIG); a shorter one is extended with
+ * zeros, and of an output only the caller's size is written. Reserved fields must be zero (EINVAL).
  *
- * Errors common to all calls: EFAULT (bad pointer), EINVAL (a field has no such value), E2BIG (unknown
- * trailing bytes are set), EPERM (a right is missing), EOPNOTSUPP (this CPU or kernel lacks it), EBUSY
- * (someone else holds it), ENOTTY (no such ioctl). A call that fails changes nothing.
+ * Errors common to all calls: EFAULT (bad pointer), EINVAL (a field has no such value), E2BIG
+ * (unknown trailing bytes are set), EPERM (a right is missing), EOPNOTSUPP (this CPU or kernel
+ * lacks it), EBUSY (someone else holds it), ENOTTY (no such ioctl). A call that fails changes
+ * nothing.
  */
 #ifndef _UAPI_LINUX_PTWATCH_H
 #define _UAPI_LINUX_PTWATCH_H
@@ -43,8 +45,8 @@
 #define PTWATCH_ABI_VERSION	1
 
 /*
- * IA32_RTIT_CTL bits a session may ask for, at the places the SDM gives them (vol. 3C, "Intel Processor
- * Trace", IA32_RTIT_CTL). TraceEn and ToPA are the module's; every other bit is EINVAL.
+ * IA32_RTIT_CTL bits a session may ask for, at the places the SDM gives them (vol. 3C, "Intel
+ * Processor Trace", IA32_RTIT_CTL). TraceEn and ToPA are the module's; every other bit is EINVAL.
  */
 #define PTWATCH_RTIT_CTL_CYCEN		(1ULL << 1)
 #define PTWATCH_RTIT_CTL_OS		(1ULL << 2)	/* trace CPL 0; CAP_SYS_ADMIN */
@@ -55,7 +57,7 @@
 #define PTWATCH_RTIT_CTL_BRANCHEN	(1ULL << 13)
 #define PTWATCH_RTIT_CTL_MTCFREQ	(0xfULL << 14)	/* one of info.mtc_periods */
 #define PTWATCH_RTIT_CTL_CYCTHRESH	(0xfULL << 19)	/* one of info.cyc_thresholds */
-#define PTWATCH_RTIT_CTL_PSBFREQ	(0xfULL << 24)	/* one of info.psb_periods; PSB every 2 KiB << n */
+#define PTWATCH_RTIT_CTL_PSBFREQ	(0xfULL << 24)	/* of info.psb_periods: 2 KiB << n */
 
 /**
  * struct ptwatch_info - PTWATCH_IOC_INFO: what the CPU and the module can do (_IOWR)
@@ -104,9 +106,9 @@ struct ptwatch_info {
 };
 
 #define PTWATCH_INFO_PT			(1U << 0)	/* the CPU has Intel PT */
-#define PTWATCH_INFO_TRACEABLE		(1U << 1)	/* TRACE_SETUP can work here (multi-entry ToPA) */
-#define PTWATCH_INFO_VMX_CONFLICT	(1U << 2)	/* cannot trace while VMX is on (VMX_MISC[14] = 0) */
-#define PTWATCH_INFO_LOCKDOWN		(1U << 3)	/* kernel tracing refused: lockdown=confidentiality */
+#define PTWATCH_INFO_TRACEABLE		(1U << 1)	/* multi-entry ToPA: TRACE_SETUP works */
+#define PTWATCH_INFO_VMX_CONFLICT	(1U << 2)	/* not while VMX is on: VMX_MISC[14] = 0 */
+#define PTWATCH_INFO_LOCKDOWN		(1U << 3)	/* lockdown=confidentiality */
 
 /**
  * struct ptwatch_trace - PTWATCH_IOC_TRACE_SETUP: reserve Intel PT and its buffers on CPUs (_IOWR)
@@ -115,19 +117,20 @@ struct ptwatch_info {
  * @rtit_ctl: in: PTWATCH_RTIT_CTL_* bits; at least one of OS and USER
  * @buffer_size: in: bytes for each CPU, a multiple of the page size, at most info.max_buffer_size;
  *	out: what was allocated (the same)
- * @cpus: in: user pointer to a bitmap of CPU numbers (bit n of byte n / 8, as sched_setaffinity(2)); 0: every
- *	online CPU. A CPU that is not online is EINVAL.
+ * @cpus: in: user pointer to a bitmap of CPU numbers (bit n of byte n / 8, as
+ *	sched_setaffinity(2)); 0: every online CPU. A CPU that is not online is EINVAL.
  * @cpus_size: in: bytes at @cpus
- * @pt_pmu_type: in: the number in /sys/bus/event_source/devices/intel_pt/type, through which perf is
- *	kept off these CPUs while the session lives; -1 when that file does not exist
+ * @pt_pmu_type: in: the number in /sys/bus/event_source/devices/intel_pt/type, through which perf
+ *	is kept off these CPUs while the session lives; -1 when that file does not exist
  * @nr_cpus: out: CPUs set up
  * @reserved: in: 0
  *
- * The buffer is a ring: the newest bytes win and nothing interrupts. Its memory is zeroed. A CPU that goes
- * offline keeps its buffer and resumes when it is back online.
+ * The buffer is a ring: the newest bytes win and nothing interrupts. Its memory is zeroed. A CPU
+ * that goes offline keeps its buffer and resumes when it is back online.
  *
- * Errors: EBUSY (perf, another session, or firmware uses Intel PT on one of the CPUs, or this session has a
- * trace already), EOPNOTSUPP (no Intel PT, or a bit of @rtit_ctl this CPU lacks), ENOMEM, EINVAL, EPERM.
+ * Errors: EBUSY (perf, another session, or firmware uses Intel PT on one of the CPUs, or this
+ * session has a trace already), EOPNOTSUPP (no Intel PT, or a bit of @rtit_ctl this CPU lacks),
+ * ENOMEM, EINVAL, EPERM.
  */
 struct ptwatch_trace {
 	__u32 size;
@@ -164,13 +167,15 @@ struct ptwatch_trace {
  * @max_hits: in: disarm after that many alarms; 1: one-shot; 0: never
  * @max_rate: in: alarms a second, the rest is counted only; 0: the module's default of 100
  * @id: out: number of the watch, unique while the module is loaded
- * @label: in: how people call the address ("kv_cache_meta+0x0"), NUL-terminated printable ASCII; may be empty
+ * @label: in: how people call the address ("kv_cache_meta+0x0"), NUL-terminated printable ASCII;
+ * 	may be empty
  *
- * Armed on every online CPU and on each that comes online while the watch lives. Not seen, because the
- * hardware or the kernel masks it: writes by NMI, #MC and #DB handlers, and by devices (DMA).
+ * Armed on every online CPU and on each that comes online while the watch lives. Not seen, because
+ * the hardware or the kernel masks it: writes by NMI, #MC and #DB handlers, and by devices (DMA).
  *
- * Errors: ENOSPC (no free debug register on some CPU; perf, gdb and ptrace use them too), EINVAL (alignment,
- * length, an address that is not canonical or that the kernel refuses, such as entry code), EPERM.
+ * Errors: ENOSPC (no free debug register on some CPU; perf, gdb and ptrace use them too), EINVAL
+ * (alignment, length, an address that is not canonical or that the kernel refuses, such as entry
+ * code), EPERM.
  */
 struct ptwatch_watch {
 	__u32 size;
@@ -214,31 +219,40 @@ struct ptwatch_watch_stat {
 #define PTWATCH_IOC_MAGIC	0xF7
 #define PTWATCH_IOC_INFO	_IOWR(PTWATCH_IOC_MAGIC, 0x00, struct ptwatch_info)
 #define PTWATCH_IOC_TRACE_SETUP	_IOWR(PTWATCH_IOC_MAGIC, 0x10, struct ptwatch_trace)
-/* Start (again) on every CPU of the trace that is not frozen. EINVAL without a trace; EBUSY when VMX got in. */
+/*
+ * Start (again) on every CPU of the trace that is not frozen. EINVAL without a trace; EBUSY when
+ * VMX got in.
+ */
 #define PTWATCH_IOC_TRACE_START	_IO(PTWATCH_IOC_MAGIC, 0x11)
-/* Stop on every CPU and publish its head. Frozen CPUs stay frozen. Stopping what is stopped is no error. */
+/*
+ * Stop on every CPU and publish its head. Frozen CPUs stay frozen. Stopping what is stopped is no
+ * error.
+ */
 #define PTWATCH_IOC_TRACE_STOP	_IO(PTWATCH_IOC_MAGIC, 0x12)
 /* Stop, give the buffers back (their mappings stay readable) and let perf in again. */
 #define PTWATCH_IOC_TRACE_RELEASE _IO(PTWATCH_IOC_MAGIC, 0x13)
 /* Thaw: every frozen CPU becomes stopped and can be started again. */
 #define PTWATCH_IOC_TRACE_THAW	_IO(PTWATCH_IOC_MAGIC, 0x14)
 #define PTWATCH_IOC_WATCH_ADD	_IOWR(PTWATCH_IOC_MAGIC, 0x20, struct ptwatch_watch)
-/* Disarm; the argument is the number of a watch of this session (ENOENT otherwise), passed by value. */
+/*
+ * Disarm; the argument is the number of a watch of this session (ENOENT otherwise), passed by
+ * value.
+ */
 #define PTWATCH_IOC_WATCH_DEL	_IO(PTWATCH_IOC_MAGIC, 0x21)
 #define PTWATCH_IOC_WATCH_STAT	_IOWR(PTWATCH_IOC_MAGIC, 0x22, struct ptwatch_watch_stat)
 
 /*
- * mmap(2) offsets, MAP_SHARED and PROT_READ only. A mapping holds a reference: it stays readable after
- * TRACE_RELEASE, and the session (with what it armed) lives until the last one is gone.
+ * mmap(2) offsets, MAP_SHARED and PROT_READ only. A mapping holds a reference: it stays readable
+ * after TRACE_RELEASE, and the session (with what it armed) lives until the last one is gone.
  */
 #define PTWATCH_MMAP_CONTROL(cpu)	((__u64)(cpu) << 40)			/* one page */
-#define PTWATCH_MMAP_DATA(cpu)		((__u64)(cpu) << 40 | 1ULL << 39)	/* up to buffer_size */
+#define PTWATCH_MMAP_DATA(cpu)		((__u64)(cpu) << 40 | 1ULL << 39)	/* <= buffer_size */
 
 /* ptwatch_control.state */
 #define PTWATCH_STATE_STOPPED	0U
 #define PTWATCH_STATE_RUNNING	1U
 #define PTWATCH_STATE_FROZEN	2U	/* by a watch; THAW to go on */
-#define PTWATCH_STATE_ERROR	3U	/* STATUS.Error: the CPU refused the ToPA tables; @rtit_status tells */
+#define PTWATCH_STATE_ERROR	3U	/* STATUS.Error, see @rtit_status */
 #define PTWATCH_STATE_OFFLINE	4U	/* the CPU is offline; resumes by itself */
 
 #define PTWATCH_CONTROL_WRAPPED	(1U << 0)	/* the ring is full: the oldest byte is at head */
@@ -247,14 +261,15 @@ struct ptwatch_watch_stat {
  * struct ptwatch_control - the control page of one CPU, read-only
  * @size: bytes of this struct that the module fills
  * @cpu: the CPU
- * @sequence: even while the page is at rest; read it before and after (with acquire ordering), and again
- *	when the two differ or are odd
+ * @sequence: even while the page is at rest; read it before and after (with acquire ordering), and
+ *	again when the two differ or are odd
  * @state: PTWATCH_STATE_*
  * @flags: PTWATCH_CONTROL_*
  * @bank: number of the buffer the CPU writes; 0 while there is only one
  * @data_size: bytes of the data mapping
- * @head: offset in the data mapping behind the newest byte; valid unless RUNNING. With WRAPPED the trace is
- *	data[head .. data_size) followed by data[0 .. head), otherwise it is data[0 .. head).
+ * @head: offset in the data mapping behind the newest byte; valid unless RUNNING. With WRAPPED the
+ *	trace is data[head .. data_size) followed by data[0 .. head), otherwise it is data[0 ..
+ *	head).
  * @tail: 0 (what a reader consumed; for buffers that stream)
  * @lost: 0 (bytes lost; for buffers that stream)
  * @start_tsc: TSC when tracing last started

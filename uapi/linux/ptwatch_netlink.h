@@ -2,13 +2,13 @@
 /*
  * ptwatch alarms over generic netlink.
  *
- * Family "ptwatch", multicast group "alarms". Joining the group needs CAP_SYS_ADMIN, because alarms hold
- * kernel addresses. The module sends one PTWATCH_CMD_ALARM message for each alarm whose watch has
- * PTWATCH_ACTION_EVENT; nothing is sent to the module. A listener that is too slow loses messages as with any
- * netlink socket (ENOBUFS); PTWATCH_A_SEQ tells how many.
+ * Family "ptwatch", multicast group "alarms". Joining the group needs CAP_SYS_ADMIN, because alarms
+ * hold kernel addresses. The module sends one PTWATCH_CMD_ALARM message for each alarm whose watch
+ * has PTWATCH_ACTION_EVENT; nothing is sent to the module. A listener that is too slow loses
+ * messages as with any netlink socket (ENOBUFS); PTWATCH_A_SEQ tells how many.
  *
- * Every message carries SEQ, WATCH, TIME, TSC, CPU, PID, TGID, COMM, CGROUP, ACCESS, ADDRESS, LEN, IP, LOST;
- * the others where they are known. All integers are in host byte order.
+ * Every message carries SEQ, WATCH, TIME, TSC, CPU, PID, TGID, COMM, CGROUP, ACCESS, ADDRESS, LEN,
+ * IP, LOST; the others where they are known. All integers are in host byte order.
  */
 #ifndef _UAPI_LINUX_PTWATCH_NETLINK_H
 #define _UAPI_LINUX_PTWATCH_NETLINK_H
@@ -41,10 +41,10 @@ enum ptwatch_genl_cmd {
  * @PTWATCH_A_ACCESS: u32, PTWATCH_ACCESS_*
  * @PTWATCH_A_ADDRESS: u64, watched address
  * @PTWATCH_A_LEN: u32, watched bytes
- * @PTWATCH_A_IP: u64, next instruction for a data watch (the access is the one before it), the instruction itself
- *	for PTWATCH_ACCESS_X
- * @PTWATCH_A_OLD: u64, value before, from the last hit or from arming (zero-extended; a write in between that the
- *	hardware cannot report makes it stale); data watches only
+ * @PTWATCH_A_IP: u64, next instruction for a data watch (the access is the one before it), the
+ *	instruction itself for PTWATCH_ACCESS_X
+ * @PTWATCH_A_OLD: u64, value before, from the last hit or from arming (zero-extended; a write in
+ *	between that the hardware cannot report makes it stale); data watches only
  * @PTWATCH_A_NEW: u64, value read back at the hit, zero-extended; data watches only
  * @PTWATCH_A_STACK: array of u64, return addresses from the hit outwards, the first is IP
  * @PTWATCH_A_REGS: array of u64 in the order of enum ptwatch_reg
