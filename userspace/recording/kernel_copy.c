@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "recording/kernel_copy.h"
+
+#include <ctype.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "recording/file.h"
+
+#define PAGE		4096ULL
+#define KERNEL_HALF	(1ULL << 63)
+/* Generated code has no size in kallsyms: at most this much behind its last symbol is copied. */
+#define GENERATED_TAIL	(64 * PAGE)
+#define REGION_LIMIT	16384
+#define REGION_SIZE	(1ULL << 30)	/* more than the whole module area: /proc/modules is damaged */
+
+struct region {
+	uint64_t start;
+	uint64_t end;
+};
+
+struct copy {
+	const char *proc;
+	struct ptw_kernel_layout *layout;
+	uint64_t stext;
+	struct region *region;
+	size_t regions;
+	Elf64_Phdr *segment;	/* of /proc/kcore */
+	size_t segments;
+};
+
+void ptw_kernel_layout_free(struct ptw_kernel_layout *layout)
+{
+	free(layout->module);
+	memset(layout, 0, sizeof(*layout));
+}
+
+static uint64_t page_down(uint64_t addr)
+{
+	return addr & ~(PAGE - 1);
+}
+
+static uint64_t page_up(uint64_t addr)
+{
+	return (addr + PAGE - 1) & ~(PAGE - 1);
+}
+
+static int add_region(struct copy *copy, uint64_t start, uint64_t end, struct ptw_error *err)
+{
+	struct region *grown;
+
+	start = page_down(start);
+	end = page_up(end);
+	if (end <= start)
+		return 0;
+	if (end - start > REGION_SIZE || copy->regions >= REGION_LIMIT)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: implausible code at 0x%llx (%llu bytes)", copy->proc,
+				     (unsigned long long)start, (unsigned long long)(end - start));
+	grown = reallocarray(copy->region, copy->regions + 1, sizeof(*grown));
+	if (!grown)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "recording: out of memory");
+	copy->region = grown;
+	copy->region[copy->regions++] = (struct region){ start, end };
+	return 0;
+}
+
+/* "name size references dependencies state 0xaddress", one module a line */
+static int read_modules(struct copy *copy, char *text, struct ptw_error *err)
+{
+	struct ptw_kernel_layout *layout = copy->layout;
+	char *save = NULL;
+
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		struct ptw_kernel_module module, *grown;
+		unsigned long long size, addr;
+
+		if (sscanf(line, "%63s %llu %*s %*s %*s 0x%llx", module.name, &size, &addr) != 3)
+			return ptw_error_set(err, PTW_EXIT_FAILED, "%s/modules: not understood: %.60s", copy->proc, line);
+		/* A module that is being loaded or unloaded has no code worth copying; 0: addresses are hidden. */
+		if (addr < KERNEL_HALF || addr + size < addr)
+			continue;
+		module.addr = addr;
+		module.size = size;
+		grown = reallocarray(layout->module, layout->modules + 1, sizeof(*grown));
+		if (!grown)
+			return ptw_error_set(err, PTW_EXIT_FAILED, "recording: out of memory");
+		layout->module = grown;
+		layout->module[layout->modules++] = module;
+		/*
+		 * The size is that of all the module's parts. Where they are allocated apart, what follows the
+		 * text is someone else's or nothing: harmless bytes that no trace runs through.
+		 */
+		if (add_region(copy, addr, addr + size, err))
+			return -1;
+	}
+	return 0;
+}
+
+static bool is_loaded_module(const struct copy *copy, const char *name, size_t length)
+{
+	for (size_t i = 0; i < copy->layout->modules; i++) {
+		const char *known = copy->layout->module[i].name;
+
+		if (!strncmp(known, name, length) && !known[length])
+			return true;
+	}
+	return false;
+}
+
+/* The kernel's bounds, and the code that no module owns: "[bpf]", "[__builtin__ftrace]", "[__builtin__kprobes]". */
+static int read_kallsyms(struct copy *copy, char *text, struct ptw_error *err)
+{
+	uint64_t generated_start = 0, generated_end = 0;
+	char *save = NULL;
+
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		char *end, *name, *bracket;
+		uint64_t addr;
+
+		addr = strtoull(line, &end, 16);
+		if (end[0] != ' ' || !end[1] || end[2] != ' ')
+			return ptw_error_set(err, PTW_EXIT_FAILED, "%s/kallsyms: not understood: %.60s", copy->proc, line);
+		name = end + 3;
+		bracket = strchr(name, '[');
+		if (!bracket) {
+			if (!strcmp(name, "_text"))
+				copy->layout->text = addr;
+			else if (!strcmp(name, "_stext"))
+				copy->stext = addr;
+			else if (!strcmp(name, "_etext"))
+				copy->layout->etext = addr;
+			continue;
+		}
+		bracket++;
+		if (tolower((unsigned char)end[1]) != 't' || addr < KERNEL_HALF ||
+		    is_loaded_module(copy, bracket, strcspn(bracket, "]")))
+			continue;
+		if (addr >= generated_start && addr <= generated_end) {
+			generated_end = page_up(addr + GENERATED_TAIL);
+			continue;
+		}
+		if (add_region(copy, generated_start, generated_end, err))
+			return -1;
+		generated_start = page_down(addr);
+		generated_end = page_up(addr + GENERATED_TAIL);
+	}
+	if (add_region(copy, generated_start, generated_end, err))
+		return -1;
+	if (!copy->layout->text || !copy->layout->etext || copy->layout->etext <= copy->layout->text)
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "%s/kallsyms: the kernel's addresses are hidden; run as root (CAP_SYSLOG), or set "
+				     "/proc/sys/kernel/kptr_restrict to 0 or 1", copy->proc);
+	if (!copy->stext || copy->stext > copy->layout->text)
+		copy->stext = copy->layout->text;
+	return add_region(copy, copy->stext, copy->layout->etext, err);
+}
+
+static int compare_regions(const void *pa, const void *pb)
+{
+	const struct region *a = pa, *b = pb;
+
+	return a->start < b->start ? -1 : a->start > b->start;
+}
+
+/* Sorted and disjoint: what begins earlier ends where the next begins, so that every module keeps its start. */
+static void settle_regions(struct copy *copy)
+{
+	struct region *r = copy->region;
+	size_t n = 0;
+
+	qsort(r, copy->regions, sizeof(*r), compare_regions);
+	for (size_t i = 0; i < copy->regions; i++) {
+		if (n && r[i].start == r[n - 1].start) {
+			if (r[i].end > r[n - 1].end)
+				r[n - 1].end = r[i].end;
+			continue;
+		}
+		if (n && r[n - 1].end > r[i].start) {
+			if (r[i].end < r[n - 1].end)
+				r[i].end = r[n - 1].end;
+			r[n - 1].end = r[i].start;
+		}
+		r[n++] = r[i];
+	}
+	copy->regions = n;
+}
+
+static int read_segments(struct copy *copy, int fd, const char *path, struct ptw_error *err)
+{
+	Elf64_Ehdr head;
+	size_t size;
+
+	if (ptw_read_at(fd, &head, sizeof(head), 0, path, err))
+		return -1;
+	if (memcmp(head.e_ident, ELFMAG, SELFMAG) || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    head.e_phentsize != sizeof(Elf64_Phdr) || !head.e_phnum)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: not a 64-bit ELF core", path);
+	size = head.e_phnum * sizeof(Elf64_Phdr);
+	copy->segment = malloc(size);
+	if (!copy->segment)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "recording: out of memory");
+	copy->segments = head.e_phnum;
+	return ptw_read_at(fd, copy->segment, size, head.e_phoff, path, err);
+}
+
+/* The segment of /proc/kcore that holds @addr */
+static const Elf64_Phdr *find_segment(const struct copy *copy, uint64_t addr)
+{
+	for (size_t i = 0; i < copy->segments; i++) {
+		const Elf64_Phdr *s = &copy->segment[i];
+
+		if (s->p_type == PT_LOAD && addr >= s->p_vaddr && addr - s->p_vaddr < s->p_filesz)
+			return s;
+	}
+	return NULL;
+}
+
+/* Cut the regions to what kcore holds; what it lacks altogether (a module just unloaded) is left out. */
+static void clip_regions(struct copy *copy)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < copy->regions; i++) {
+		struct region r = copy->region[i];
+		const Elf64_Phdr *s = find_segment(copy, r.start);
+
+		if (!s)
+			continue;
+		if (r.end - s->p_vaddr > s->p_filesz)
+			r.end = s->p_vaddr + s->p_filesz;
+		copy->region[n++] = r;
+	}
+	copy->regions = n;
+}
+
+static int write_kcore(struct copy *copy, int in, const char *in_path, const char *path, struct ptw_error *err)
+{
+	size_t table = copy->regions * sizeof(Elf64_Phdr), chunk = 1 << 20;
+	Elf64_Ehdr head = {
+		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
+		.e_type = ET_CORE,
+		.e_machine = EM_X86_64,
+		.e_version = EV_CURRENT,
+		.e_phoff = sizeof(head),
+		.e_ehsize = sizeof(head),
+		.e_phentsize = sizeof(Elf64_Phdr),
+		.e_phnum = copy->regions,
+	};
+	uint64_t first = page_up(sizeof(head) + table), offset = first;
+	Elf64_Phdr *phdr = calloc(copy->regions, sizeof(*phdr));
+	char *buffer = malloc(chunk);
+	int out = -1, ret = -1;
+
+	if (!phdr || !buffer) {
+		ptw_error_set(err, PTW_EXIT_FAILED, "recording: out of memory");
+		goto out;
+	}
+	for (size_t i = 0; i < copy->regions; i++) {
+		uint64_t size = copy->region[i].end - copy->region[i].start;
+
+		phdr[i] = (Elf64_Phdr){
+			.p_type = PT_LOAD, .p_flags = PF_R | PF_W | PF_X, .p_offset = offset,
+			.p_vaddr = copy->region[i].start, .p_filesz = size, .p_memsz = size, .p_align = PAGE,
+		};
+		offset += page_up(size);
+	}
+	out = ptw_create_file(path, err);
+	if (out < 0 || ptw_write_all(out, &head, sizeof(head), path, err) || ptw_write_all(out, phdr, table, path, err))
+		goto out;
+	for (size_t i = 0; i < copy->regions; i++) {
+		const Elf64_Phdr *s = find_segment(copy, phdr[i].p_vaddr);
+		uint64_t from = s->p_offset + (phdr[i].p_vaddr - s->p_vaddr), done = 0;
+
+		if (lseek(out, phdr[i].p_offset, SEEK_SET) < 0) {
+			ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+			goto out;
+		}
+		while (done < phdr[i].p_filesz) {
+			size_t n = phdr[i].p_filesz - done < chunk ? phdr[i].p_filesz - done : chunk;
+
+			if (ptw_read_at(in, buffer, n, from + done, in_path, err) ||
+			    ptw_write_all(out, buffer, n, path, err))
+				goto out;
+			done += n;
+		}
+	}
+	ret = 0;
+out:
+	if (out >= 0 && ptw_close_file(out, path, ret ? NULL : err))
+		ret = -1;
+	free(buffer);
+	free(phdr);
+	return ret;
+}
+
+/* Copy a text file of /proc and return it, NUL-terminated. */
+static char *copy_text(struct copy *copy, const char *dir, const char *name, struct ptw_error *err)
+{
+	char from[4096], to[4096];
+	size_t size;
+	char *text;
+
+	snprintf(from, sizeof(from), "%s/%s", copy->proc, name);
+	snprintf(to, sizeof(to), "%s/%s", dir, name);
+	text = ptw_read_text(from, &size, err);
+	if (text && ptw_write_file(to, text, size, err)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+int ptw_kernel_copy(const char *proc, const char *dir, struct ptw_kernel_layout *layout, struct ptw_error *err)
+{
+	struct copy copy = { .proc = proc, .layout = layout };
+	char from[4096], to[4096], *text;
+	int fd = -1, ret = -1;
+
+	memset(layout, 0, sizeof(*layout));
+	snprintf(from, sizeof(from), "%s/kcore", proc);
+	snprintf(to, sizeof(to), "%s/kcore", dir);
+
+	/* Modules first: kallsyms tells modules from other code by what is in it. */
+	text = copy_text(&copy, dir, "modules", err);
+	ret = text ? read_modules(&copy, text, err) : -1;
+	free(text);
+	if (ret)
+		goto out;
+	text = copy_text(&copy, dir, "kallsyms", err);
+	ret = text ? read_kallsyms(&copy, text, err) : -1;
+	free(text);
+	if (ret)
+		goto out;
+	ret = -1;
+	fd = open(from, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		if (errno == EPERM)
+			ptw_error_set(err, PTW_EXIT_UNSUPPORTED, "%s: not permitted (lockdown, or no CAP_SYS_RAWIO); boot "
+				      "without lockdown=confidentiality and run as root", from);
+		else if (errno == ENOENT)
+			ptw_error_set(err, PTW_EXIT_UNSUPPORTED, "%s: this kernel has none; it needs CONFIG_PROC_KCORE",
+				      from);
+		else
+			ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", from, strerror(errno));
+		goto out;
+	}
+	if (read_segments(&copy, fd, from, err))
+		goto out;
+	settle_regions(&copy);
+	clip_regions(&copy);
+	if (!find_segment(&copy, layout->text)) {
+		ptw_error_set(err, PTW_EXIT_FAILED, "%s: does not hold the kernel's text (0x%llx)", from,
+			      (unsigned long long)layout->text);
+		goto out;
+	}
+	ret = write_kcore(&copy, fd, from, to, err);
+out:
+	if (fd >= 0)
+		close(fd);
+	free(copy.region);
+	free(copy.segment);
+	if (ret)
+		ptw_kernel_layout_free(layout);
+	return ret;
+}

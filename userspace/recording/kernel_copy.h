@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A copy of the running kernel's code: what DIR/kcore_dir holds. */
+#ifndef PTWATCH_RECORDING_KERNEL_COPY_H
+#define PTWATCH_RECORDING_KERNEL_COPY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/error.h"
+
+/** struct ptw_kernel_module - a line of /proc/modules */
+struct ptw_kernel_module {
+	char name[64];
+	uint64_t addr;
+	uint64_t size;
+};
+
+/** struct ptw_kernel_layout - where the kernel and its modules are; ptw_kernel_layout_free() */
+struct ptw_kernel_layout {
+	uint64_t text;		/* _text */
+	uint64_t etext;		/* _etext */
+	struct ptw_kernel_module *module;
+	size_t modules;
+};
+
+/**
+ * ptw_kernel_copy() - write kallsyms, modules and kcore into the directory @dir
+ * @proc: "/proc"; another place in tests
+ * @dir: an existing directory
+ * @layout: out
+ *
+ * kcore is an ELF core with one PT_LOAD for the kernel's text, one for each module, and one for each run of pages with
+ * generated code that kallsyms knows (BPF, ftrace and kprobe trampolines). PTW_EXIT_UNSUPPORTED with the reason when
+ * this kernel does not let its code be read.
+ */
+int ptw_kernel_copy(const char *proc, const char *dir, struct ptw_kernel_layout *layout, struct ptw_error *err);
+
+void ptw_kernel_layout_free(struct ptw_kernel_layout *layout);
+
+#endif /* PTWATCH_RECORDING_KERNEL_COPY_H */

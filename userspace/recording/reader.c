@@ -1,0 +1,809 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Reads recordings: our own, and perf.data files and directories of stock perf.
+ *
+ * The file is mapped and never trusted: every offset and length is checked against what is really there before it is
+ * followed, and every error names the offset at fault.
+ */
+#include "recording/recording.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "recording/alarm.h"
+#include "recording/file.h"
+#include "recording/perf_file.h"
+
+#define TRACE_LIMIT	65536		/* CPUs or threads */
+#define CHUNK_LIMIT	(1U << 22)	/* AUXTRACE records */
+#define MAP_LIMIT	(1U << 20)	/* mmap records that become image sections */
+#define CONFIG_MTC	(1ULL << 9)
+
+/* A piece of AUX data and the stream it belongs to */
+struct chunk {
+	int32_t cpu;
+	int32_t tid;
+	uint32_t stream;	/* index in ptw_recording.trace */
+	uint64_t offset;	/* in the file */
+	uint64_t size;
+};
+
+/* Executable code of a file, from an mmap record */
+struct mapping {
+	uint64_t addr;
+	uint64_t size;
+	uint64_t pgoff;
+	const char *path;	/* in the mapped file */
+};
+
+struct reader {
+	char *path;		/* of the perf.data file */
+	char *dir;		/* the directory around it; NULL: a plain file */
+	const uint8_t *map;
+	uint64_t size;
+	struct perf_file_head head;
+	struct chunk *chunk;
+	size_t chunks;
+	struct mapping *mapping;
+	size_t mappings;
+	uint8_t **joined;	/* a copy for each stream of several chunks, else NULL */
+	size_t joined_count;
+	uint64_t kernel_text;	/* address of _text; 0: no record told */
+	char release[128];
+	const uint8_t *info;	/* the AUXTRACE_INFO record */
+	size_t info_size;
+	uint64_t pt_config;
+	struct ptw_error *err;
+};
+
+static int out_of_memory(struct reader *r)
+{
+	return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: out of memory", r->path);
+}
+
+static int damaged(struct reader *r, uint64_t offset, const char *what)
+{
+	return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: offset 0x%llx: %s; the file is damaged or incomplete", r->path,
+			     (unsigned long long)offset, what);
+}
+
+/* Whether @size bytes at @offset are in the file */
+static bool inside(const struct reader *r, uint64_t offset, uint64_t size)
+{
+	return offset <= r->size && size <= r->size - offset;
+}
+
+static uint64_t get64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+/* ---- features and attributes ---- */
+
+/* A feature's string: its padded length, then the text */
+static int feature_string(struct reader *r, const struct perf_file_range *range, char *text, size_t size)
+{
+	uint32_t length;
+
+	if (range->size < 4)
+		return damaged(r, range->offset, "a feature is too short");
+	length = get32(r->map + range->offset);
+	if (length > range->size - 4)
+		return damaged(r, range->offset, "a string leaves its feature");
+	snprintf(text, size, "%.*s", (int)strnlen((const char *)r->map + range->offset + 4, length),
+		 (const char *)r->map + range->offset + 4);
+	return 0;
+}
+
+static void take_cpuid(struct ptw_pt_params *p, const char *text)
+{
+	unsigned int family, model, stepping;
+
+	if (sscanf(text, "GenuineIntel,%u,%u,%u", &family, &model, &stepping) != 3 || family > UINT16_MAX ||
+	    model > UINT8_MAX || stepping > UINT8_MAX)
+		return;		/* the CPU stays unknown */
+	p->family = family;
+	p->model = model;
+	p->stepping = stepping;
+}
+
+static int read_features(struct reader *r, struct ptw_pt_params *p)
+{
+	/* Checked with the header: data lies inside the file. */
+	uint64_t table = r->head.data.offset + r->head.data.size;
+
+	for (unsigned int bit = 0; bit < PERF_FEATURES; bit++) {
+		struct perf_file_range range;
+		char text[128];
+
+		if (!(r->head.features[bit / 64] >> bit % 64 & 1))
+			continue;
+		if (!inside(r, table, sizeof(range)))
+			return damaged(r, table, "the table of features is cut off");
+		memcpy(&range, r->map + table, sizeof(range));
+		if (!inside(r, range.offset, range.size))
+			return damaged(r, table, "a feature lies outside the file");
+		table += sizeof(range);
+		switch (bit) {
+		case PERF_FEATURE_OSRELEASE:
+			if (feature_string(r, &range, r->release, sizeof(r->release)))
+				return -1;
+			break;
+		case PERF_FEATURE_CPUID:
+			if (feature_string(r, &range, text, sizeof(text)))
+				return -1;
+			take_cpuid(p, text);
+			break;
+		case PERF_FEATURE_COMPRESSED:
+			return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: recorded with -z, and compressed records are not "
+					     "read; record without -z", r->path);
+		}
+	}
+	return 0;
+}
+
+/* How Intel PT was set up: the attribute of the event of the PMU of type @pmu, which AUXTRACE_INFO has named */
+static int read_attrs(struct reader *r, uint32_t pmu)
+{
+	uint64_t step = r->head.attr_size, count;
+
+	count = r->head.attrs.size / step;
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t at = r->head.attrs.offset + i * step;
+		struct perf_event_attr attr = { .type = 0 };
+
+		/* Older files hold shorter ones; what a newer one adds is of no interest here. */
+		memcpy(&attr, r->map + at, step - sizeof(struct perf_file_range) < sizeof(attr) ?
+		       step - sizeof(struct perf_file_range) : sizeof(attr));
+		if (attr.type == pmu) {
+			r->pt_config = attr.config;
+			return 0;
+		}
+	}
+	return damaged(r, r->head.attrs.offset, "no attribute of the Intel PT event");
+}
+
+static int read_header(struct reader *r)
+{
+	static const uint64_t swapped = 0x50455246494c4532ULL;
+	const struct perf_file_head *h = &r->head;
+	uint64_t magic;
+
+	if (r->size < sizeof(magic))
+		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: not a recording (%llu bytes)", r->path,
+				     (unsigned long long)r->size);
+	magic = get64(r->map);
+	if (magic == swapped)
+		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: recorded on a big-endian machine, which has no Intel PT",
+				     r->path);
+	if (magic != PERF_FILE_MAGIC)
+		return ptw_error_set(r->err, PTW_EXIT_FAILED,
+				     "%s: not a perf.data file; raw trace bytes are read with --raw", r->path);
+	if (r->size < 16)
+		return damaged(r, 8, "the header is cut off");
+	if (get64(r->map + 8) == 16)
+		return ptw_error_set(r->err, PTW_EXIT_FAILED,
+				     "%s: written to a pipe, which is not read; record with -o FILE", r->path);
+	if (r->size < sizeof(*h))
+		return damaged(r, r->size, "the header is cut off");
+	memcpy(&r->head, r->map, sizeof(r->head));
+	if (h->size < sizeof(*h))
+		return damaged(r, offsetof(struct perf_file_head, size), "impossible size of the header");
+	if (h->attr_size < PERF_ATTR_SIZE_VER0 + sizeof(struct perf_file_range) || h->attr_size > 65536)
+		return damaged(r, offsetof(struct perf_file_head, attr_size), "impossible size of an attribute");
+	if (!inside(r, h->attrs.offset, h->attrs.size))
+		return damaged(r, offsetof(struct perf_file_head, attrs), "the attributes lie outside the file");
+	if (!inside(r, h->data.offset, h->data.size))
+		return damaged(r, offsetof(struct perf_file_head, data), "the data section lies outside the file");
+	if (!h->data.size)
+		return damaged(r, offsetof(struct perf_file_head, data), "no data; was the recording interrupted?");
+	return 0;
+}
+
+/* ---- records ---- */
+
+static void *grow(void *array, size_t count, size_t size)
+{
+	/* Doubling, without keeping a capacity: arrays are exactly full at powers of two. */
+	if (count & (count - 1))
+		return array;
+	return reallocarray(array, count ? count * 2 : 1, size);
+}
+
+static int take_chunk(struct reader *r, const struct perf_auxtrace *a, uint64_t at, uint64_t data)
+{
+	struct chunk *grown;
+
+	if (!a->size)
+		return 0;
+	if (r->chunks == CHUNK_LIMIT)
+		return damaged(r, at, "too many pieces of trace");
+	grown = grow(r->chunk, r->chunks, sizeof(*grown));
+	if (!grown)
+		return out_of_memory(r);
+	r->chunk = grown;
+	/* A CPU's buffer also carries the thread it was opened for, which does not split the stream. */
+	r->chunk[r->chunks++] = (struct chunk){
+		.cpu = (int32_t)a->cpu, .tid = (int32_t)a->cpu == -1 ? (int32_t)a->tid : -1,
+		.offset = data, .size = a->size,
+	};
+	return 0;
+}
+
+/* mmap and mmap2 records; @fixed: bytes in front of the file name */
+static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_event_header *h, uint64_t at, size_t fixed)
+{
+	uint16_t mode = h->misc & PERF_RECORD_MISC_CPUMODE_MASK;
+	struct mapping m, *grown;
+	const char *name;
+	size_t room;
+
+	if (h->size < fixed + 1)
+		return damaged(r, at, "an mmap record is too short");
+	name = (const char *)p + fixed;
+	room = h->size - fixed;
+	if (strnlen(name, room) == room)
+		return damaged(r, at, "a file name does not end");
+	m.addr = get64(p + 16);
+	m.size = get64(p + 24);
+	m.pgoff = get64(p + 32);
+	m.path = name;
+	if (mode == PERF_RECORD_MISC_KERNEL) {
+		/* The record named after a symbol carries the symbol's address. */
+		if (!strncmp(name, "[kernel.kallsyms]_", 18) && !r->kernel_text)
+			r->kernel_text = m.pgoff;
+		return 0;
+	}
+	if (mode != PERF_RECORD_MISC_USER || (h->misc & PERF_RECORD_MISC_MMAP_DATA) || name[0] != '/' ||
+	    !strncmp(name, "//", 2))
+		return 0;
+	if (h->type == PERF_RECORD_MMAP2 && !(get32(p + 64) & PROT_EXEC))
+		return 0;
+	if (!m.size || m.addr + m.size < m.addr || r->mappings == MAP_LIMIT)
+		return 0;
+	grown = grow(r->mapping, r->mappings, sizeof(*grown));
+	if (!grown)
+		return out_of_memory(r);
+	r->mapping = grown;
+	r->mapping[r->mappings++] = m;
+	return 0;
+}
+
+static int read_records(struct reader *r)
+{
+	uint64_t at = r->head.data.offset, end = at + r->head.data.size;
+
+	while (at < end) {
+		const uint8_t *p = r->map + at;
+		struct perf_event_header h;
+		struct perf_auxtrace a;
+
+		if (end - at < sizeof(h))
+			return damaged(r, at, "a record is cut off");
+		memcpy(&h, p, sizeof(h));
+		if (h.size < sizeof(h))
+			return damaged(r, at, "impossible size of a record");
+		if (h.size > end - at)
+			return damaged(r, at, "a record leaves the data section");
+		switch (h.type) {
+		case PERF_USER_AUXTRACE:
+			if (h.size < sizeof(a))
+				return damaged(r, at, "an AUXTRACE record is too short");
+			memcpy(&a, p, sizeof(a));
+			if (a.size > end - at - h.size)
+				return damaged(r, at, "trace data leaves the data section");
+			if (take_chunk(r, &a, at, at + h.size))
+				return -1;
+			at += a.size;
+			break;
+		case PERF_USER_AUXTRACE_INFO:
+			if (h.size < sizeof(struct perf_auxtrace_info))
+				return damaged(r, at, "the AUXTRACE_INFO record is too short");
+			if (!r->info) {
+				r->info = p;
+				r->info_size = h.size;
+			}
+			break;
+		case PERF_USER_COMPRESSED:
+		case PERF_USER_COMPRESSED2:
+			return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: recorded with -z, and compressed records are not "
+					     "read; record without -z", r->path);
+		case PERF_RECORD_MMAP:
+			if (take_mapping(r, p, &h, at, 40))
+				return -1;
+			break;
+		case PERF_RECORD_MMAP2:
+			if (take_mapping(r, p, &h, at, 72))
+				return -1;
+			break;
+		}
+		at += h.size;
+	}
+	return 0;
+}
+
+/* ---- what the records mean ---- */
+
+static int shift_of(uint64_t mask)
+{
+	return mask ? __builtin_ctzll(mask) : 0;
+}
+
+/* A user address filter is an offset in a file: where was that mapped? Return: false, not at all. */
+static bool file_to_address(const struct reader *r, const char *file, uint64_t *addr)
+{
+	for (size_t i = 0; i < r->mappings; i++) {
+		const struct mapping *m = &r->mapping[i];
+
+		if (!strcmp(m->path, file) && *addr >= m->pgoff && *addr - m->pgoff < m->size) {
+			*addr = m->addr + (*addr - m->pgoff);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* One of "filter 0xa/0x10", "stop 0xb / 0x20@/bin/x". Return: false, it is none of these. */
+static bool read_filter(const struct reader *r, char *text, struct ptw_addr_range *range)
+{
+	uint64_t start, size;
+	char *end;
+
+	text += strspn(text, " ");
+	if (!strncmp(text, "filter ", 7))
+		range->cfg = 1;
+	else if (!strncmp(text, "stop ", 5))
+		range->cfg = 2;
+	else
+		return false;
+	text = strchr(text, ' ');
+	errno = 0;
+	start = strtoull(text, &end, 0);
+	if (errno || end == text)
+		return false;
+	text = end + strspn(end, " ");
+	if (*text++ != '/')
+		return false;
+	size = strtoull(text, &end, 0);
+	if (errno || end == text || !size)
+		return false;
+	end += strspn(end, " ");
+	if (*end == '@') {
+		/* The code may never have been mapped; the range counts all the same. */
+		if (!file_to_address(r, end + 1, &start)) {
+			range->cfg = 0;
+			return true;
+		}
+	} else if (*end) {
+		return false;
+	}
+	range->a = start;
+	range->b = start + size - 1;
+	return range->b >= range->a;
+}
+
+/* perf programs the ranges in the order of its text */
+static int read_filters(struct reader *r, struct ptw_pt_params *p, const char *text)
+{
+	char copy[16384], *save = NULL, *item;
+	uint64_t at = r->info - r->map;
+	int n = 0;
+
+	if (strlen(text) >= sizeof(copy))
+		return damaged(r, at, "the address filters are too long");
+	strcpy(copy, text);
+	for (item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+		if (n == PTW_ADDR_RANGES || !read_filter(r, item, &p->addr[n++]))
+			return damaged(r, at, "address filters that Intel PT does not have");
+	}
+	return 0;
+}
+
+static int read_info(struct reader *r, struct ptw_pt_params *p)
+{
+	struct perf_auxtrace_info head;
+	uint64_t priv[PT_INFO_COUNT] = { 0 }, at;
+	size_t have;
+
+	if (!r->info) {
+		if (r->chunks)
+			return damaged(r, r->head.data.offset, "trace data without an AUXTRACE_INFO record");
+		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: holds no Intel PT trace; record one with ptwatch, or with "
+				     "perf record -e intel_pt//", r->path);
+	}
+	at = r->info - r->map;
+	memcpy(&head, r->info, sizeof(head));
+	if (head.type != PERF_AUXTRACE_INTEL_PT)
+		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: offset 0x%llx: its trace is of kind %u, not Intel PT; "
+				     "record with -e intel_pt//", r->path, (unsigned long long)at, head.type);
+	have = (r->info_size - sizeof(head)) / sizeof(priv[0]);
+	if (have <= PT_INFO_PER_CPU)
+		return damaged(r, at, "the AUXTRACE_INFO record is too short");
+	if (have > PT_INFO_COUNT)
+		have = PT_INFO_COUNT;
+	memcpy(priv, r->info + sizeof(head), have * sizeof(priv[0]));
+
+	p->have_time = priv[PT_INFO_HAVE_TIME] && priv[PT_INFO_TIME_MULT];
+	if (p->have_time) {
+		if (priv[PT_INFO_TIME_SHIFT] > 63 || priv[PT_INFO_TIME_MULT] > UINT32_MAX)
+			return damaged(r, at, "impossible time conversion");
+		p->time_shift = priv[PT_INFO_TIME_SHIFT];
+		p->time_mult = priv[PT_INFO_TIME_MULT];
+		p->time_zero = priv[PT_INFO_TIME_ZERO];
+	}
+	if (priv[PT_INFO_TSC_CTC_N] > UINT32_MAX || priv[PT_INFO_TSC_CTC_D] > UINT32_MAX)
+		return damaged(r, at, "impossible TSC to CTC ratio");
+	p->cpuid_0x15_ebx = priv[PT_INFO_TSC_CTC_N];
+	p->cpuid_0x15_eax = priv[PT_INFO_TSC_CTC_D];
+	if (priv[PT_INFO_MAX_RATIO] <= UINT8_MAX)
+		p->nom_freq = priv[PT_INFO_MAX_RATIO];
+	if (priv[PT_INFO_PMU_TYPE] >= UINT32_MAX)
+		return damaged(r, at, "impossible PMU type");
+	if (read_attrs(r, priv[PT_INFO_PMU_TYPE]))
+		return -1;
+	if (r->pt_config & priv[PT_INFO_MTC_BIT])
+		p->mtc_freq = (r->pt_config & priv[PT_INFO_MTC_FREQ_BITS]) >> shift_of(priv[PT_INFO_MTC_FREQ_BITS]);
+	if (priv[PT_INFO_FILTER_LENGTH]) {
+		const char *text = (const char *)r->info + sizeof(head) + sizeof(priv);
+		size_t room = r->info_size - sizeof(head) - sizeof(priv);
+
+		if (priv[PT_INFO_FILTER_LENGTH] >= room || text[priv[PT_INFO_FILTER_LENGTH]])
+			return damaged(r, at, "the address filters leave their record");
+		return read_filters(r, p, text);
+	}
+	return 0;
+}
+
+/* Give every chunk its stream: that of its CPU or thread. A hash, because a hostile file has many of both. */
+static int sort_chunks(struct reader *r, struct ptw_recording *rec)
+{
+	uint32_t *slot = calloc(2 * TRACE_LIMIT, sizeof(*slot));	/* stream + 1 */
+	struct ptw_recorded_trace *t;
+
+	if (!slot)
+		return out_of_memory(r);
+	for (size_t i = 0; i < r->chunks; i++) {
+		struct chunk *c = &r->chunk[i];
+		uint32_t h = ((uint32_t)c->cpu * 31 + (uint32_t)c->tid) * 2654435761u >> 15;
+
+		for (;; h++) {
+			h %= 2 * TRACE_LIMIT;
+			if (!slot[h])
+				break;
+			t = &rec->trace[slot[h] - 1];
+			if (t->cpu == c->cpu && t->tid == c->tid)
+				break;
+		}
+		if (!slot[h]) {
+			t = rec->trace_count < TRACE_LIMIT ? grow(rec->trace, rec->trace_count, sizeof(*t)) : NULL;
+			if (!t) {
+				free(slot);
+				return damaged(r, c->offset, "too many CPUs and threads");
+			}
+			rec->trace = t;
+			t[rec->trace_count++] = (struct ptw_recorded_trace){
+				.cpu = c->cpu, .tid = c->tid, .data = r->map + c->offset,
+			};
+			slot[h] = rec->trace_count;
+		}
+		c->stream = slot[h] - 1;
+		/* Chunks are disjoint parts of the file: the sum can't overflow. */
+		rec->trace[c->stream].size += c->size;
+	}
+	free(slot);
+	return 0;
+}
+
+/* Join the chunks of each stream, in the order of the file */
+static int join_traces(struct reader *r, struct ptw_recording *rec)
+{
+	struct ptw_recorded_trace *t;
+	size_t *filled = NULL;
+
+	if (!r->chunks)
+		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: the Intel PT event recorded nothing (or was recorded with "
+				     "--aux-sample, which is not read)", r->path);
+	if (sort_chunks(r, rec))
+		return -1;
+	r->joined = calloc(rec->trace_count, sizeof(*r->joined));
+	filled = calloc(rec->trace_count, sizeof(*filled));
+	if (!r->joined || !filled) {
+		free(filled);
+		return out_of_memory(r);
+	}
+	r->joined_count = rec->trace_count;
+	for (size_t i = 0; i < r->chunks; i++) {
+		const struct chunk *c = &r->chunk[i];
+
+		t = &rec->trace[c->stream];
+		if (c->size == t->size)
+			continue;	/* the only one: it stays in the mapped file */
+		if (!r->joined[c->stream]) {
+			r->joined[c->stream] = malloc(t->size);
+			if (!r->joined[c->stream]) {
+				free(filled);
+				return out_of_memory(r);
+			}
+			t->data = r->joined[c->stream];
+		}
+		memcpy(r->joined[c->stream] + filled[c->stream], r->map + c->offset, c->size);
+		filled[c->stream] += c->size;
+	}
+	free(filled);
+	return 0;
+}
+
+/* ---- code and names ---- */
+
+/* Every loadable, executable part of kcore_dir/kcore, as far as it is in the file */
+static int add_kcore(struct reader *r, struct ptw_recording *rec, const char *path)
+{
+	Elf64_Phdr *phdr = NULL;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), ret = -1;
+	struct stat st;
+	Elf64_Ehdr h;
+	size_t size;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+	if (fstat(fd, &st) || ptw_read_at(fd, &h, sizeof(h), 0, path, r->err))
+		goto out;
+	if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    h.e_ident[EI_DATA] != ELFDATA2LSB || h.e_phentsize != sizeof(*phdr)) {
+		ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: offset 0x0: not a 64-bit ELF core", path);
+		goto out;
+	}
+	size = h.e_phnum * sizeof(*phdr);
+	phdr = malloc(size + 1);
+	if (!phdr) {
+		out_of_memory(r);
+		goto out;
+	}
+	if (ptw_read_at(fd, phdr, size, h.e_phoff, path, r->err))
+		goto out;
+	for (size_t i = 0; i < h.e_phnum; i++) {
+		const Elf64_Phdr *s = &phdr[i];
+
+		if (s->p_type != PT_LOAD || !(s->p_flags & PF_X) || !s->p_filesz)
+			continue;
+		if (s->p_offset > (uint64_t)st.st_size || s->p_filesz > st.st_size - s->p_offset ||
+		    s->p_vaddr + (s->p_filesz - 1) < s->p_vaddr) {
+			ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: offset 0x%llx: a segment leaves the file; the file is "
+				      "damaged or incomplete", path, (unsigned long long)h.e_phoff + i * sizeof(*phdr));
+			goto out;
+		}
+		if (ptw_image_add(&rec->image, path, s->p_offset, s->p_filesz, s->p_vaddr, r->err))
+			goto out;
+	}
+	ret = 0;
+out:
+	free(phdr);
+	close(fd);
+	return ret;
+}
+
+static int compare_mappings(const void *pa, const void *pb)
+{
+	const struct mapping *a = *(const struct mapping *const *)pa, *b = *(const struct mapping *const *)pb;
+
+	if (a->addr != b->addr)
+		return a->addr < b->addr ? -1 : 1;
+	if (a->size != b->size)
+		return a->size < b->size ? -1 : 1;
+	if (a->pgoff != b->pgoff)
+		return a->pgoff < b->pgoff ? -1 : 1;
+	if (strcmp(a->path, b->path))
+		return strcmp(a->path, b->path);
+	return a < b ? -1 : a > b;	/* the older one first */
+}
+
+static bool same_mapping(const struct mapping *a, const struct mapping *b)
+{
+	return a->addr == b->addr && a->size == b->size && a->pgoff == b->pgoff && !strcmp(a->path, b->path);
+}
+
+/* Files of user code that still exist, in the order they were mapped; a mapping that recurs counts once. */
+static int add_files(struct reader *r, struct ptw_recording *rec)
+{
+	const struct mapping **sorted;
+	bool *repeated;
+	int ret = -1;
+
+	if (!r->mappings)
+		return 0;
+	sorted = reallocarray(NULL, r->mappings, sizeof(*sorted));
+	repeated = calloc(r->mappings, sizeof(*repeated));
+	if (!sorted || !repeated) {
+		out_of_memory(r);
+		goto out;
+	}
+	for (size_t i = 0; i < r->mappings; i++)
+		sorted[i] = &r->mapping[i];
+	qsort(sorted, r->mappings, sizeof(*sorted), compare_mappings);
+	for (size_t i = 0; i + 1 < r->mappings; i++) {
+		if (same_mapping(sorted[i], sorted[i + 1]))
+			repeated[sorted[i] - r->mapping] = true;
+	}
+	for (size_t i = 0; i < r->mappings; i++) {
+		const struct mapping *m = &r->mapping[i];
+		uint64_t size = m->size;
+		struct stat st;
+
+		if (repeated[i] || stat(m->path, &st) || !S_ISREG(st.st_mode) || m->pgoff >= (uint64_t)st.st_size)
+			continue;
+		if (size > st.st_size - m->pgoff)
+			size = st.st_size - m->pgoff;
+		if (ptw_image_add(&rec->image, m->path, m->pgoff, size, m->addr, r->err))
+			goto out;
+	}
+	ret = 0;
+out:
+	free(sorted);
+	free(repeated);
+	return ret;
+}
+
+/* The running kernel is the recorded one if it is of that release and lies at that (randomised) address. */
+static bool is_this_boot(const struct reader *r, const struct ptw_symbols *live)
+{
+	struct utsname uts;
+	uint64_t text;
+
+	return r->kernel_text && r->release[0] && !uname(&uts) && !strcmp(uts.release, r->release) &&
+	       !ptw_symbols_resolve(live, "_text", &text, NULL, NULL) && text == r->kernel_text;
+}
+
+static int read_beside(struct reader *r, struct ptw_recording *rec)
+{
+	char path[PATH_MAX];
+
+	rec->symbols = ptw_symbols_new();
+	if (!rec->symbols)
+		return out_of_memory(r);
+	if (!r->dir) {
+		if (r->kernel_text && ptw_symbols_load_kallsyms(rec->symbols, "/proc/kallsyms", NULL) == 0 &&
+		    !is_this_boot(r, rec->symbols)) {
+			ptw_symbols_free(rec->symbols);
+			rec->symbols = ptw_symbols_new();
+			if (!rec->symbols)
+				return out_of_memory(r);
+		}
+		return 0;
+	}
+	snprintf(path, sizeof(path), "%s/kcore_dir/kcore", r->dir);
+	if (add_kcore(r, rec, path))
+		return -1;
+	snprintf(path, sizeof(path), "%s/kcore_dir/kallsyms", r->dir);
+	/* A recording by someone who could not see addresses has all zeros here: no names, but no damage. */
+	if (!access(path, F_OK))
+		ptw_symbols_load_kallsyms(rec->symbols, path, NULL);
+	snprintf(path, sizeof(path), "%s/alarms.jsonl", r->dir);
+	if (!access(path, F_OK) && ptw_alarms_read_json(path, &rec->alarm, &rec->alarm_count, r->err))
+		return -1;
+	return 0;
+}
+
+/* ---- the interface ---- */
+
+static int map_file(struct reader *r, const char *path)
+{
+	struct stat st;
+	void *map;
+	int fd;
+
+	if (stat(path, &st))
+		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+	if (S_ISDIR(st.st_mode)) {
+		r->dir = strdup(path);
+		if (!r->dir || asprintf(&r->path, "%s/data", path) < 0) {
+			r->path = NULL;
+			return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: out of memory", path);
+		}
+	} else {
+		r->path = strdup(path);
+		if (!r->path)
+			return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: out of memory", path);
+	}
+	/* Not to wait for a writer where someone names a fifo */
+	fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0) {
+		if (r->dir && errno == ENOENT)
+			return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: not a recording (it has no file \"data\")", path);
+		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s", r->path, strerror(errno));
+	}
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: not a regular file", r->path);
+	}
+	r->size = st.st_size;
+	if (r->size) {
+		map = mmap(NULL, r->size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (map == MAP_FAILED) {
+			ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s", r->path, strerror(errno));
+			close(fd);
+			return -1;
+		}
+		r->map = map;
+	}
+	close(fd);
+	return 0;
+}
+
+static int read_all(struct reader *r, struct ptw_recording *rec, const char *path)
+{
+	if (map_file(r, path) || read_header(r) || read_features(r, &rec->params) || read_records(r) ||
+	    read_info(r, &rec->params) || join_traces(r, rec))
+		return -1;
+	return add_files(r, rec) || read_beside(r, rec) ? -1 : 0;
+}
+
+void ptw_recording_close(struct ptw_recording *recording)
+{
+	struct reader *r;
+
+	if (!recording)
+		return;
+	r = recording->reader;
+	if (r) {
+		for (size_t i = 0; i < r->joined_count; i++)
+			free(r->joined[i]);
+		free(r->joined);
+		if (r->map)
+			munmap((void *)r->map, r->size);
+		free(r->chunk);
+		free(r->mapping);
+		free(r->path);
+		free(r->dir);
+		free(r);
+	}
+	ptw_image_free(&recording->image);
+	ptw_symbols_free(recording->symbols);
+	free(recording->trace);
+	free(recording->alarm);
+	free(recording);
+}
+
+struct ptw_recording *ptw_recording_open(const char *path, struct ptw_error *err)
+{
+	struct ptw_recording *rec = calloc(1, sizeof(*rec));
+	struct reader *r = calloc(1, sizeof(*r));
+
+	if (!rec || !r) {
+		free(rec);
+		free(r);
+		ptw_error_set(err, PTW_EXIT_FAILED, "%s: out of memory", path);
+		return NULL;
+	}
+	rec->reader = r;
+	r->err = err;
+	if (read_all(r, rec, path)) {
+		ptw_recording_close(rec);
+		return NULL;
+	}
+	r->err = NULL;	/* the caller's, who may not keep it */
+	/* Only reading needed these. */
+	free(r->chunk);
+	r->chunk = NULL;
+	free(r->mapping);
+	r->mapping = NULL;
+	return rec;
+}

@@ -1,0 +1,764 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Writes a recording that stock perf opens.
+ *
+ * DIR/data is written front to back: room for the header, the AUXTRACE_INFO record, each CPU's trace as it is added,
+ * at last the records about the kernel, modules and threads. Attributes and ids follow behind the features, because
+ * how many CPUs there are is known only then; the header, written last, tells where everything is.
+ */
+#include "recording/recording.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <linux/ptwatch.h>
+
+#include "recording/file.h"
+#include "recording/kernel_copy.h"
+#include "recording/perf_file.h"
+#include "recording/writer.h"
+
+#define SAMPLE_ID_TYPE	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER)
+/* The attribute as of Linux 4.1: every perf knows it. */
+#define ATTR_SIZE	PERF_ATTR_SIZE_VER5
+#define RECORD_MAX	UINT16_MAX
+
+/* IA32_RTIT_CTL bits and fields that the intel_pt PMU's config has at the same place */
+#define CONFIG_FROM_CTL	(PTWATCH_RTIT_CTL_CYCEN | PTWATCH_RTIT_CTL_MTCEN | PTWATCH_RTIT_CTL_TSCEN |		\
+			 PTWATCH_RTIT_CTL_DISRETC | PTWATCH_RTIT_CTL_BRANCHEN | PTWATCH_RTIT_CTL_MTCFREQ |	\
+			 PTWATCH_RTIT_CTL_CYCTHRESH | PTWATCH_RTIT_CTL_PSBFREQ |				\
+			 1ULL << 4 | 1ULL << 5 | 1ULL << 12 | 1ULL << 31 | 1ULL << 55)
+
+enum { EVENT_PT, EVENT_DUMMY, EVENTS };
+
+struct ptw_recording_writer {
+	char *path;		/* where the recording will be */
+	char *temp;		/* where it is until then */
+	char *data_path;
+	int fd;			/* temp/data */
+	uint64_t offset;	/* bytes written to it */
+	struct ptw_trace_config config;
+	struct ptw_kernel_layout kernel;
+	bool have_kernel;
+	struct trace {
+		uint32_t cpu;
+		struct perf_file_range index;	/* where its AUXTRACE record is, and that record's size */
+		uint64_t size;
+	} *trace;
+	size_t traces;
+	struct ptw_alarm *alarm;
+	size_t alarms;
+};
+
+/* A record under construction. */
+struct record {
+	union {
+		struct perf_event_header header;
+		uint8_t data[RECORD_MAX];
+	};
+	size_t size;
+};
+
+static int out_of_memory(struct ptw_error *err)
+{
+	return ptw_error_set(err, PTW_EXIT_FAILED, "recording: out of memory");
+}
+
+/* ---- the file ---- */
+
+static int put(struct ptw_recording_writer *w, const void *data, size_t size, struct ptw_error *err)
+{
+	if (ptw_write_all(w->fd, data, size, w->data_path, err))
+		return -1;
+	w->offset += size;
+	return 0;
+}
+
+static void record_begin(struct record *r, uint32_t type, uint16_t misc)
+{
+	r->header = (struct perf_event_header){ .type = type, .misc = misc };
+	r->size = sizeof(r->header);
+}
+
+static void record_add(struct record *r, const void *data, size_t size)
+{
+	memcpy(r->data + r->size, data, size);
+	r->size += size;
+}
+
+static void record_u64(struct record *r, uint64_t value)
+{
+	record_add(r, &value, sizeof(value));
+}
+
+static void record_u32(struct record *r, uint32_t value)
+{
+	record_add(r, &value, sizeof(value));
+}
+
+/* With its terminator, zero-padded to 8 bytes; @text must be far shorter than a record */
+static void record_string(struct record *r, const char *text)
+{
+	record_add(r, text, strlen(text) + 1);
+	while (r->size % 8)
+		r->data[r->size++] = 0;
+}
+
+/* Ids and time of zero mark a record that was made up rather than sampled. */
+static int record_put(struct ptw_recording_writer *w, struct record *r, const struct perf_sample_id *id,
+		      struct ptw_error *err)
+{
+	static const struct perf_sample_id none;
+
+	if (r->header.type < PERF_USER_RECORD)
+		record_add(r, id ? id : &none, sizeof(none));
+	r->header.size = r->size;
+	return put(w, r->data, r->size, err);
+}
+
+static uint64_t event_id(size_t event, size_t trace, size_t traces)
+{
+	return 1 + event * traces + trace;
+}
+
+/* ---- the directory ---- */
+
+static char *join(const char *a, const char *b)
+{
+	char *path;
+
+	return asprintf(&path, "%s%s", a, b) < 0 ? NULL : path;
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+static int remove_tree(const char *path)
+{
+	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+static bool is_recording(const char *path)
+{
+	uint64_t magic = 0;
+	bool good = false;
+	struct stat st;
+	char *data;
+	int fd;
+
+	if (lstat(path, &st) || !S_ISDIR(st.st_mode))
+		return false;
+	data = join(path, "/data");
+	fd = data ? open(data, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+	if (fd >= 0) {
+		good = pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == PERF_FILE_MAGIC;
+		close(fd);
+	}
+	free(data);
+	return good;
+}
+
+/* Nothing but a recording may be moved aside or removed. */
+static int check_replaceable(const char *path, struct ptw_error *err)
+{
+	struct stat st;
+
+	if (lstat(path, &st)) {
+		if (errno == ENOENT)
+			return 0;
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+	}
+	if (is_recording(path))
+		return 0;
+	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: exists and is not a recording; remove it or choose another name",
+			     path);
+}
+
+static int check_target(const char *path, struct ptw_error *err)
+{
+	char *old = join(path, ".old");
+	int ret;
+
+	if (!old)
+		return out_of_memory(err);
+	ret = check_replaceable(path, err);
+	/* Only if there will be something to move. */
+	if (!ret && is_recording(path))
+		ret = check_replaceable(old, err);
+	free(old);
+	return ret;
+}
+
+static void writer_free(struct ptw_recording_writer *w)
+{
+	if (w->fd >= 0)
+		close(w->fd);
+	ptw_kernel_layout_free(&w->kernel);
+	free(w->trace);
+	free(w->alarm);
+	free(w->path);
+	free(w->temp);
+	free(w->data_path);
+	free(w);
+}
+
+void ptw_recording_abort(struct ptw_recording_writer *writer)
+{
+	if (!writer)
+		return;
+	if (writer->temp)
+		remove_tree(writer->temp);
+	writer_free(writer);
+}
+
+/* ---- records ---- */
+
+/* "filter 0xa/0x10,stop 0xb/0x20" as perf writes it; @text holds PTW_ADDR_RANGES of them */
+static void filter_text(const struct ptw_pt_params *p, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = 0;
+	for (int i = 0; i < PTW_ADDR_RANGES; i++) {
+		const struct ptw_addr_range *r = &p->addr[i];
+
+		if (r->cfg != 1 && r->cfg != 2)
+			continue;
+		used += snprintf(text + used, size - used, "%s%s 0x%llx/0x%llx", used ? "," : "",
+				 r->cfg == 1 ? "filter" : "stop", (unsigned long long)r->a,
+				 (unsigned long long)(r->b - r->a + 1));
+	}
+}
+
+static int put_auxtrace_info(struct ptw_recording_writer *w, struct ptw_error *err)
+{
+	const struct ptw_trace_config *c = &w->config;
+	const struct ptw_pt_params *p = &c->params;
+	char filters[PTW_ADDR_RANGES * 64];
+	struct record r;
+
+	filter_text(p, filters, sizeof(filters));
+	uint64_t priv[PT_INFO_COUNT] = {
+		[PT_INFO_PMU_TYPE] = c->pt_pmu_type,
+		/* Without a conversion, time is counted in TSC ticks: perf divides by the multiplier. */
+		[PT_INFO_TIME_SHIFT] = p->have_time ? p->time_shift : 0,
+		[PT_INFO_TIME_MULT] = p->have_time ? p->time_mult : 1,
+		[PT_INFO_TIME_ZERO] = p->have_time ? p->time_zero : 0,
+		[PT_INFO_HAVE_TIME] = p->have_time,
+		[PT_INFO_TSC_BIT] = PTWATCH_RTIT_CTL_TSCEN,
+		[PT_INFO_NORETCOMP_BIT] = PTWATCH_RTIT_CTL_DISRETC,
+		[PT_INFO_HAVE_SWITCH] = 0,
+		[PT_INFO_SNAPSHOT] = 1,
+		[PT_INFO_PER_CPU] = 1,
+		[PT_INFO_MTC_BIT] = PTWATCH_RTIT_CTL_MTCEN,
+		[PT_INFO_MTC_FREQ_BITS] = PTWATCH_RTIT_CTL_MTCFREQ,
+		[PT_INFO_TSC_CTC_N] = p->cpuid_0x15_ebx,
+		[PT_INFO_TSC_CTC_D] = p->cpuid_0x15_eax,
+		[PT_INFO_CYC_BIT] = PTWATCH_RTIT_CTL_CYCEN,
+		[PT_INFO_MAX_RATIO] = p->nom_freq,
+		[PT_INFO_FILTER_LENGTH] = strlen(filters),
+	};
+	record_begin(&r, PERF_USER_AUXTRACE_INFO, 0);
+	record_u32(&r, PERF_AUXTRACE_INTEL_PT);
+	record_u32(&r, 0);
+	record_add(&r, priv, sizeof(priv));
+	if (filters[0])
+		record_string(&r, filters);
+	/* whether the CPU has event trace */
+	record_u64(&r, c->cpuid_14_0[1] >> 7 & 1);
+	return record_put(w, &r, NULL, err);
+}
+
+static int put_mmap(struct ptw_recording_writer *w, uint64_t addr, uint64_t size, uint64_t pgoff, const char *name,
+		    struct ptw_error *err)
+{
+	struct record r;
+
+	record_begin(&r, PERF_RECORD_MMAP, PERF_RECORD_MISC_KERNEL);
+	record_u32(&r, PERF_KERNEL_PID);
+	record_u32(&r, 0);
+	record_u64(&r, addr);
+	record_u64(&r, size);
+	record_u64(&r, pgoff);
+	record_string(&r, name);
+	return record_put(w, &r, NULL, err);
+}
+
+static int put_kernel(struct ptw_recording_writer *w, struct ptw_error *err)
+{
+	const struct ptw_kernel_layout *k = &w->kernel;
+
+	/* The offset of this record is by convention the address of the symbol in the name. */
+	if (put_mmap(w, k->text, k->etext - k->text, k->text, "[kernel.kallsyms]_text", err))
+		return -1;
+	for (size_t i = 0; i < k->modules; i++) {
+		const struct ptw_kernel_module *m = &k->module[i];
+		char name[72];
+
+		snprintf(name, sizeof(name), "[%s]", m->name);
+		if (put_mmap(w, m->addr, m->size, 0, name, err))
+			return -1;
+	}
+	return 0;
+}
+
+static int put_comm(struct ptw_recording_writer *w, uint32_t pid, uint32_t tid, const char *comm, struct ptw_error *err)
+{
+	char name[17];
+	struct record r;
+
+	snprintf(name, sizeof(name), "%.16s", comm);
+	record_begin(&r, PERF_RECORD_COMM, 0);
+	record_u32(&r, pid);
+	record_u32(&r, tid);
+	record_string(&r, name);
+	return record_put(w, &r, NULL, err);
+}
+
+static int put_threads(struct ptw_recording_writer *w, struct ptw_error *err)
+{
+	struct record r;
+
+	if (put_comm(w, 0, 0, "swapper", err))
+		return -1;
+	for (size_t i = 0; i < w->alarms; i++) {
+		const struct ptw_alarm *a = &w->alarm[i];
+		char comm[sizeof(a->comm) + 1];
+
+		if (!a->pid)
+			continue;
+		snprintf(comm, sizeof(comm), "%.*s", (int)sizeof(a->comm), a->comm);
+		if (put_comm(w, a->tgid, a->pid, comm, err))
+			return -1;
+	}
+	for (size_t i = 0; i < w->traces; i++) {
+		struct perf_sample_id id = {
+			.pid = -1, .tid = -1, .cpu = w->trace[i].cpu,
+			.id = event_id(EVENT_PT, i, w->traces),
+		};
+
+		/* Nobody recorded which threads ran: better no name than a wrong one. */
+		record_begin(&r, PERF_RECORD_ITRACE_START, 0);
+		record_u32(&r, -1);
+		record_u32(&r, -1);
+		if (record_put(w, &r, &id, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- features and attributes ---- */
+
+struct buffer {
+	uint8_t *data;
+	size_t size;
+	bool failed;
+};
+
+static void buffer_add(struct buffer *b, const void *data, size_t size)
+{
+	uint8_t *grown = b->failed ? NULL : realloc(b->data, b->size + size + 1);
+
+	if (!grown) {
+		b->failed = true;
+		return;
+	}
+	b->data = grown;
+	memcpy(b->data + b->size, data, size);
+	b->size += size;
+}
+
+static void buffer_u32(struct buffer *b, uint32_t value)
+{
+	buffer_add(b, &value, sizeof(value));
+}
+
+static void buffer_u64(struct buffer *b, uint64_t value)
+{
+	buffer_add(b, &value, sizeof(value));
+}
+
+static void __attribute__((format(printf, 2, 3))) buffer_string(struct buffer *b, const char *format, ...)
+{
+	char text[512] = { 0 };
+	va_list args;
+	size_t size;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text) - PERF_STRING_ALIGN, format, args);
+	va_end(args);
+	size = (strlen(text) + PERF_STRING_ALIGN) / PERF_STRING_ALIGN * PERF_STRING_ALIGN;
+	buffer_u32(b, size);
+	buffer_add(b, text, size);
+}
+
+static void make_attr(const struct ptw_recording_writer *w, size_t event, struct perf_event_attr *attr)
+{
+	uint64_t ctl = w->config.rtit_ctl;
+
+	*attr = (struct perf_event_attr){
+		.size = ATTR_SIZE,
+		.sample_period = 1,
+		.sample_type = PERF_SAMPLE_IP | SAMPLE_ID_TYPE,
+		.read_format = PERF_FORMAT_ID,
+		.disabled = 1,
+		.inherit = 1,
+		.sample_id_all = 1,
+	};
+	if (event == EVENT_PT) {
+		attr->type = w->config.pt_pmu_type;
+		attr->config = (ctl & CONFIG_FROM_CTL) | PT_CONFIG_PASS_THROUGH;
+		attr->exclude_kernel = !(ctl & PTWATCH_RTIT_CTL_OS);
+		attr->exclude_user = !(ctl & PTWATCH_RTIT_CTL_USER);
+		attr->exclude_hv = attr->exclude_kernel;
+		attr->exclude_guest = 1;
+	} else {
+		attr->type = PERF_TYPE_SOFTWARE;
+		attr->config = PERF_COUNT_SW_DUMMY;
+		attr->exclude_kernel = 1;
+		attr->exclude_hv = 1;
+		attr->mmap = attr->mmap2 = 1;
+		attr->comm = attr->comm_exec = 1;
+		attr->task = 1;
+	}
+}
+
+static void event_name(const struct ptw_recording_writer *w, size_t event, char *name, size_t size)
+{
+	uint64_t ctl = w->config.rtit_ctl;
+	const char *kernel = ctl & PTWATCH_RTIT_CTL_OS ? "k" : "", *user = ctl & PTWATCH_RTIT_CTL_USER ? "u" : "";
+
+	if (event == EVENT_PT)
+		snprintf(name, size, "intel_pt//%s%s", kernel, user);
+	else
+		snprintf(name, size, "dummy:u");
+}
+
+static void feature(const struct ptw_recording_writer *w, unsigned int bit, struct buffer *b)
+{
+	const struct ptw_pt_params *p = &w->config.params;
+	struct perf_event_attr attr;
+	struct utsname uts;
+	char name[32];
+
+	uname(&uts);
+	switch (bit) {
+	case PERF_FEATURE_OSRELEASE:
+		buffer_string(b, "%s", uts.release);
+		break;
+	case PERF_FEATURE_ARCH:
+		buffer_string(b, "%s", "x86_64");
+		break;
+	case PERF_FEATURE_NRCPUS:
+		buffer_u32(b, sysconf(_SC_NPROCESSORS_CONF));
+		buffer_u32(b, sysconf(_SC_NPROCESSORS_ONLN));
+		break;
+	case PERF_FEATURE_CPUID:
+		buffer_string(b, "GenuineIntel,%u,%u,%u", p->family, p->model, p->stepping);
+		break;
+	case PERF_FEATURE_EVENT_DESC:
+		buffer_u32(b, EVENTS);
+		buffer_u32(b, ATTR_SIZE);
+		for (size_t event = 0; event < EVENTS; event++) {
+			make_attr(w, event, &attr);
+			buffer_add(b, &attr, ATTR_SIZE);
+			buffer_u32(b, w->traces);
+			event_name(w, event, name, sizeof(name));
+			buffer_string(b, "%s", name);
+			for (size_t i = 0; i < w->traces; i++)
+				buffer_u64(b, event_id(event, i, w->traces));
+		}
+		break;
+	case PERF_FEATURE_PMU_MAPPINGS:
+		buffer_u32(b, 2);
+		buffer_u32(b, PERF_TYPE_SOFTWARE);
+		buffer_string(b, "software");
+		buffer_u32(b, w->config.pt_pmu_type);
+		buffer_string(b, "intel_pt");
+		break;
+	case PERF_FEATURE_AUXTRACE:
+		buffer_u64(b, w->traces);
+		for (size_t i = 0; i < w->traces; i++)
+			buffer_add(b, &w->trace[i].index, sizeof(w->trace[i].index));
+		break;
+	}
+}
+
+/* Everything behind the data section, and the header. */
+static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
+{
+	static const uint8_t bits[] = {
+		PERF_FEATURE_OSRELEASE, PERF_FEATURE_ARCH, PERF_FEATURE_NRCPUS, PERF_FEATURE_CPUID,
+		PERF_FEATURE_EVENT_DESC, PERF_FEATURE_PMU_MAPPINGS, PERF_FEATURE_AUXTRACE,
+	};
+	struct perf_file_head head = {
+		.magic = PERF_FILE_MAGIC,
+		.size = sizeof(head),
+		.attr_size = ATTR_SIZE + sizeof(struct perf_file_range),
+		.data = { sizeof(head), w->offset - sizeof(head) },
+	};
+	struct perf_file_range range[sizeof(bits)];
+	struct buffer b = { .size = 0 };
+	uint64_t base = w->offset + sizeof(range);
+	int ret;
+
+	for (size_t i = 0; i < sizeof(bits); i++) {
+		size_t before = b.size;
+
+		feature(w, bits[i], &b);
+		range[i] = (struct perf_file_range){ base + before, b.size - before };
+		head.features[bits[i] / 64] |= 1ULL << bits[i] % 64;
+	}
+	while (b.size % 8)
+		buffer_add(&b, "", 1);
+	head.attrs = (struct perf_file_range){ base + b.size, EVENTS * head.attr_size };
+	for (size_t event = 0; event < EVENTS; event++) {
+		struct perf_file_range ids = { head.attrs.offset + head.attrs.size + event * w->traces * 8, w->traces * 8 };
+		struct perf_event_attr attr;
+
+		make_attr(w, event, &attr);
+		buffer_add(&b, &attr, ATTR_SIZE);
+		buffer_add(&b, &ids, sizeof(ids));
+	}
+	for (size_t event = 0; event < EVENTS; event++) {
+		for (size_t i = 0; i < w->traces; i++)
+			buffer_u64(&b, event_id(event, i, w->traces));
+	}
+	if (b.failed)
+		ret = out_of_memory(err);
+	else
+		ret = put(w, range, sizeof(range), err) || put(w, b.data, b.size, err) ? -1 : 0;
+	free(b.data);
+	if (ret)
+		return ret;
+	if (lseek(w->fd, 0, SEEK_SET))
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", w->data_path, strerror(errno));
+	return ptw_write_all(w->fd, &head, sizeof(head), w->data_path, err);
+}
+
+static int write_alarms(struct ptw_recording_writer *w, struct ptw_error *err)
+{
+	char *path = join(w->temp, "/alarms.jsonl"), *text = NULL, *kallsyms = NULL;
+	struct ptw_symbols *symbols = NULL;
+	size_t size = 0;
+	int ret = -1;
+	FILE *out = open_memstream(&text, &size);
+
+	if (!path || !out) {
+		out_of_memory(err);
+		goto out;
+	}
+	if (w->have_kernel && w->alarms) {
+		kallsyms = join(w->temp, "/kcore_dir/kallsyms");
+		symbols = ptw_symbols_new();
+		/* Names are a courtesy: alarms are complete without. */
+		if (!kallsyms || !symbols || ptw_symbols_load_kallsyms(symbols, kallsyms, NULL)) {
+			ptw_symbols_free(symbols);
+			symbols = NULL;
+		}
+	}
+	for (size_t i = 0; i < w->alarms; i++) {
+		if (ptw_alarm_write_json(out, &w->alarm[i], symbols)) {
+			out_of_memory(err);
+			goto out;
+		}
+	}
+	ret = fclose(out) ? out_of_memory(err) : ptw_write_file(path, text, size, err);
+	out = NULL;
+out:
+	if (out)
+		fclose(out);
+	ptw_symbols_free(symbols);
+	free(kallsyms);
+	free(text);
+	free(path);
+	return ret;
+}
+
+/* ---- the interface ---- */
+
+struct ptw_recording_writer *ptw_recording_create(const char *path, const struct ptw_trace_config *config,
+						  struct ptw_error *err)
+{
+	static const struct perf_file_head room;
+	struct ptw_recording_writer *w = calloc(1, sizeof(*w));
+	size_t length = strlen(path);
+
+	if (!w) {
+		out_of_memory(err);
+		return NULL;
+	}
+	w->fd = -1;
+	w->config = *config;
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	w->path = strndup(path, length);
+	if (!w->path) {
+		out_of_memory(err);
+		goto fail;
+	}
+	if (!length || !strcmp(w->path, "/")) {
+		ptw_error_set(err, PTW_EXIT_USAGE, "\"%s\": not a name for a recording", path);
+		goto fail;
+	}
+	if (check_target(w->path, err))
+		goto fail;
+	w->temp = join(w->path, ".XXXXXX");
+	if (!w->temp) {
+		out_of_memory(err);
+		goto fail;
+	}
+	/* Kernel addresses and code: for the owner only, as mkdtemp() makes it. */
+	if (!mkdtemp(w->temp)) {
+		ptw_error_set(err, PTW_EXIT_FAILED, "%s: can't create a recording here: %s", w->path, strerror(errno));
+		free(w->temp);
+		w->temp = NULL;
+		goto fail;
+	}
+	w->data_path = join(w->temp, "/data");
+	if (!w->data_path) {
+		out_of_memory(err);
+		goto fail;
+	}
+	w->fd = ptw_create_file(w->data_path, err);
+	if (w->fd < 0 || put(w, &room, sizeof(room), err) || put_auxtrace_info(w, err))
+		goto fail;
+	return w;
+fail:
+	ptw_recording_abort(w);
+	return NULL;
+}
+
+int ptw_recording_add_kernel_from(struct ptw_recording_writer *writer, const char *proc, struct ptw_error *err)
+{
+	char *dir = join(writer->temp, "/kcore_dir");
+	int ret;
+
+	if (!dir)
+		return out_of_memory(err);
+	if (writer->have_kernel)
+		ret = ptw_error_set(err, PTW_EXIT_FAILED, "recording: the kernel's code was added already");
+	else if (mkdir(dir, 0700))
+		ret = ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", dir, strerror(errno));
+	else
+		ret = ptw_kernel_copy(proc, dir, &writer->kernel, err);
+	if (!ret)
+		writer->have_kernel = true;
+	else if (!writer->have_kernel)
+		remove_tree(dir);	/* half of a kernel would mislead perf */
+	free(dir);
+	return ret;
+}
+
+int ptw_recording_add_kernel(struct ptw_recording_writer *writer, struct ptw_error *err)
+{
+	return ptw_recording_add_kernel_from(writer, "/proc", err);
+}
+
+int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first, size_t first_size,
+			    const void *second, size_t second_size, struct ptw_error *err)
+{
+	static const uint8_t pad[8];
+	size_t size = first_size + second_size, padding = -size % sizeof(pad);
+	struct perf_auxtrace record = {
+		.header = { .type = PERF_USER_AUXTRACE, .size = sizeof(record) },
+		.size = size + padding,		/* zero bytes are PAD packets */
+		.reference = writer->traces + 1,
+		.idx = writer->traces,
+		.tid = -1,
+		.cpu = cpu,
+	};
+	struct trace *grown;
+
+	if (!size)
+		return 0;
+	for (size_t i = 0; i < writer->traces; i++) {
+		if (writer->trace[i].cpu == cpu)
+			return ptw_error_set(err, PTW_EXIT_FAILED, "recording: CPU %u was added already", cpu);
+	}
+	grown = reallocarray(writer->trace, writer->traces + 1, sizeof(*grown));
+	if (!grown)
+		return out_of_memory(err);
+	writer->trace = grown;
+	grown[writer->traces++] = (struct trace){ cpu, { writer->offset, sizeof(record) }, size };
+	if (put(writer, &record, sizeof(record), err) || put(writer, first, first_size, err) ||
+	    put(writer, second, second_size, err) || put(writer, pad, padding, err))
+		return -1;
+	return 0;
+}
+
+int ptw_recording_add_alarm(struct ptw_recording_writer *writer, const struct ptw_alarm *alarm, struct ptw_error *err)
+{
+	struct ptw_alarm *grown = reallocarray(writer->alarm, writer->alarms + 1, sizeof(*grown));
+
+	if (!grown)
+		return out_of_memory(err);
+	writer->alarm = grown;
+	writer->alarm[writer->alarms++] = *alarm;
+	return 0;
+}
+
+static int finish_data(struct ptw_recording_writer *w, struct ptw_error *err)
+{
+	int fd;
+
+	if ((w->have_kernel && put_kernel(w, err)) || put_threads(w, err) || put_tail(w, err) || write_alarms(w, err))
+		return -1;
+	fd = w->fd;
+	w->fd = -1;
+	return ptw_close_file(fd, w->data_path, err);
+}
+
+static int move_into_place(struct ptw_recording_writer *w, struct ptw_error *err)
+{
+	char *old = join(w->path, ".old");
+	bool moved = false;
+	int ret = -1;
+
+	if (!old)
+		return out_of_memory(err);
+	/* Things may have changed since it was created. */
+	if (check_target(w->path, err))
+		goto out;
+	if (is_recording(w->path)) {
+		if (is_recording(old) && remove_tree(old)) {
+			ptw_error_set(err, PTW_EXIT_FAILED, "%s: can't remove: %s", old, strerror(errno));
+			goto out;
+		}
+		if (rename(w->path, old)) {
+			ptw_error_set(err, PTW_EXIT_FAILED, "%s: can't move to %s: %s", w->path, old, strerror(errno));
+			goto out;
+		}
+		moved = true;
+	}
+	ret = rename(w->temp, w->path);
+	if (ret) {
+		int error = errno;
+		bool stuck = moved && rename(old, w->path);
+
+		ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s%s%s", w->path, strerror(error),
+			      stuck ? "; the previous recording is now " : "", stuck ? old : "");
+	}
+out:
+	free(old);
+	return ret;
+}
+
+int ptw_recording_finish(struct ptw_recording_writer *writer, struct ptw_error *err)
+{
+	if (finish_data(writer, err) || move_into_place(writer, err)) {
+		ptw_recording_abort(writer);
+		return -1;
+	}
+	writer_free(writer);
+	return 0;
+}
