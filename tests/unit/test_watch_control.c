@@ -68,7 +68,7 @@ static void reads_consistently(void **state)
 
 static void finds_the_pieces(void **state)
 {
-	uint8_t data[16];
+	uint8_t data[16] = { 0 };
 	struct ptwatch_control control = { .data_size = sizeof(data) };
 	struct ptw_trace_pieces pieces;
 

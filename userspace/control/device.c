@@ -238,7 +238,7 @@ out:
 
 int ptw_device_trace_start(struct ptw_device *device, struct ptw_error *err)
 {
-	if (!ioctl(device->fd, PTWATCH_IOC_TRACE_START))
+	if (!ioctl(device->fd, PTWATCH_IOC_TRACE_START, 0))
 		return 0;
 	if (errno == EBUSY)
 		return ptw_error_set(err, PTW_EXIT_FAILED,
@@ -249,7 +249,7 @@ int ptw_device_trace_start(struct ptw_device *device, struct ptw_error *err)
 
 int ptw_device_trace_stop(struct ptw_device *device, struct ptw_error *err)
 {
-	if (!ioctl(device->fd, PTWATCH_IOC_TRACE_STOP))
+	if (!ioctl(device->fd, PTWATCH_IOC_TRACE_STOP, 0))
 		return 0;
 	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot stop tracing: %s; `dmesg | tail` may tell more",
 			     strerror(errno));

@@ -162,7 +162,8 @@ int ptw_pt_probe_perf(int pmu_type, int cpu)
 	if (pmu_type < 0)
 		return -ENODEV;
 	attr.type = pmu_type;
-	attr.config = PTWATCH_RTIT_CTL_BRANCHEN | PTWATCH_RTIT_CTL_TSCEN;
+	/* Not BranchEn: where bit 0 is clear the driver sets it itself, and refuses who asks for it. */
+	attr.config = PTWATCH_RTIT_CTL_TSCEN;
 	fd = open_event(&attr, -1, cpu);
 	if (fd < 0)
 		return -errno;
