@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/clock.h"
+
+uint64_t ptw_clock_ns(struct ptw_clock *clock, uint64_t tsc)
+{
+	const struct ptw_pt_params *params = clock->params;
+
+	if (params->have_time && params->time_mult)
+		return ptw_tsc_to_ns(params, tsc);
+	if (!clock->started) {
+		clock->started = true;
+		clock->first = tsc;
+	}
+	/* Damaged traces run backwards. */
+	tsc = tsc > clock->first ? tsc - clock->first : 0;
+	return params->nom_freq ? (uint64_t)((unsigned __int128)tsc * 10 / params->nom_freq) : tsc;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The report of `ptwatch insns`: every instruction that a CPU executed, in order. */
+#ifndef PTWATCH_REPORT_INSNS_H
+#define PTWATCH_REPORT_INSNS_H
+
+#include "report/view.h"
+
+struct ptw_disasm;
+struct ptw_source_lines;
+
+struct ptw_insns_options {
+	enum ptw_format format;
+	bool no_time;				/* text: without the column */
+	uint64_t tail;				/* only so many instructions at the end; 0: all */
+	uint64_t last_ns;			/* only what happened so long before the end; 0: all */
+	struct ptw_disasm *disasm;		/* text and JSON; NULL: without */
+	struct ptw_source_lines *lines;		/* NULL: without */
+};
+
+/** ptw_report_insns() - write the instructions of @view's trace. Return: 0, or -1: @err tells why. */
+int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options *options, struct ptw_out *out,
+		     struct ptw_error *err);
+
+/** ptw_count_insns() - how many ptw_report_insns() would write without @tail and @last_ns */
+int ptw_count_insns(const struct ptw_view *view, uint64_t *count, struct ptw_error *err);
+
+#endif /* PTWATCH_REPORT_INSNS_H */

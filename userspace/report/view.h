@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a report looks at: one trace and all that is known about it. */
+#ifndef PTWATCH_REPORT_VIEW_H
+#define PTWATCH_REPORT_VIEW_H
+
+#include "decode/decoder.h"
+#include "recording/recording.h"
+#include "report/alarm_point.h"
+#include "report/out.h"
+
+enum ptw_format { PTW_FORMAT_TEXT, PTW_FORMAT_IP, PTW_FORMAT_JSON };
+
+struct ptw_view {
+	const struct ptw_recorded_trace *trace;
+	const struct ptw_pt_params *params;
+	const struct ptw_image *image;
+	const struct ptw_symbols *symbols;	/* NULL: none */
+	unsigned int decode_flags;		/* enum ptw_decode_flags that the source asks for */
+
+	/* The alarm at which the story of this trace ends; NULL: none. */
+	const struct ptw_alarm *alarm;
+	struct ptw_alarm_point point;
+	uint64_t alarm_number;			/* as counted for people, from 1 */
+	bool beyond_alarm;			/* show what came after it, too */
+
+	/* Told of each error, overflow and skipped stretch as it comes by; may be NULL. */
+	void (*on_gap)(void *context, const struct ptw_view *view, const struct ptw_item *item);
+	/* Called now and then with the trace offset reached; may be NULL. */
+	void (*on_progress)(void *context, const struct ptw_view *view, uint64_t offset);
+	void *context;
+};
+
+/** ptw_view_decoder() - a decoder for the view's trace; @flags are added to the view's */
+struct ptw_decoder *ptw_view_decoder(const struct ptw_view *view, unsigned int flags, struct ptw_error *err);
+
+/**
+ * ptw_view_next() - ptw_decoder_next(), with gaps and progress told to the view
+ * @steps: counts the calls; 0 at the start
+ */
+enum ptw_item_kind ptw_view_next(const struct ptw_view *view, struct ptw_decoder *decoder, struct ptw_item *item,
+				 uint64_t *steps);
+
+/** ptw_item_is_gap() - whether something of the flow is missing at @item: an error or an overflow */
+static inline bool ptw_item_is_gap(const struct ptw_item *item)
+{
+	return item->kind == PTW_ITEM_ERROR ||
+	       (item->kind == PTW_ITEM_EVENT && item->event.type == PTW_EVENT_OVERFLOW && !item->event.status_update);
+}
+
+/** ptw_item_describe_gap() - the gap in words, for people. Return: @buf. */
+char *ptw_item_describe_gap(const struct ptw_item *item, char *buf, size_t size);
+
+/** ptw_view_symbol() - "sym+0x1d [module]", or the address as 0x… . Return: @buf. */
+char *ptw_view_symbol(const struct ptw_view *view, uint64_t addr, char *buf, size_t size);
+
+/** ptw_view_alarm_mark() - "ALARM #1 write kv_cache_meta+0x0". Return: @buf. */
+char *ptw_view_alarm_mark(const struct ptw_view *view, char *buf, size_t size);
+
+#endif /* PTWATCH_REPORT_VIEW_H */
