@@ -4,44 +4,45 @@
 # What tests/vm/run builds before a boot: the emulator and ptwatch by their own
 # makefiles, and kernel modules inside the private root. Sourced, never run.
 
-# make_quietly WHAT ARGUMENT…: run make once at a time, silent unless it fails,
-# and without the jobserver of a make that may have called us.
+# make_quietly ARGUMENT…: run make once at a time, silent unless it fails, and
+# without the jobserver of a make that may have called us.
 make_quietly() {
-	local what=$1; shift
 	(
 		cache_lock "make-$(echo "$TOP" | short_hash)"
 		env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -C "$TOP" "$@" >"$work/make.log" 2>&1
 	) && return
 	tail -n 15 "$work/make.log" | sed 's/^/  | /' >&2
-	die 1 "could not build $what; mend what 'make $*' reports"
+	return 1
 }
 
 # Sets $emulator.
 build_emulator() {
 	emulator=$TOP/build/emulator/intel_pt.so
 	[[ -e $TOP/tests/emulator/Makefile ]] || die 4 "there is no tests/emulator; boot without Intel PT (--no-pt)"
-	make_quietly 'the emulator' -C tests/emulator "OUT=$TOP/build/emulator" "VMROOT=$ROOT"
+	make_quietly -C tests/emulator "OUT=$TOP/build/emulator" ||
+		die 1 "could not build the emulator; mend what 'make -C tests/emulator' reports"
 }
 
+# Sets $ptwatch, empty when there is none.
 build_ptwatch() {
-	if [[ -e $TOP/Makefile ]]; then
-		make_quietly ptwatch build/ptwatch
-	elif [[ ! -e $TOP/build/ptwatch && $load == yes ]]; then
-		die 1 "there is no build/ptwatch; run make, or boot without it (--no-load)"
-	fi
+	ptwatch=$TOP/build/ptwatch
+	[[ ! -e $TOP/Makefile ]] || ! make_quietly build/ptwatch || return 0
+	[[ $load == no ]] || die 1 "could not build ptwatch; mend what 'make build/ptwatch' reports, or boot without it (--no-load)"
+	say "could not build ptwatch; the guest goes without it"
+	ptwatch=''
 }
 
 # install_ptwatch UPPER: the program with the libraries and the dynamic linker
 # it was built for, as the guest's libc may be older or newer than this machine's.
 install_ptwatch() {
 	local upper=$1 lib interpreter
-	[[ -e $TOP/build/ptwatch ]] || return 0
+	[[ -n $ptwatch ]] || return 0
 	mkdir -p "$upper/usr/lib/ptwatch" "$upper/usr/bin"
-	cp "$TOP/build/ptwatch" "$upper/usr/lib/ptwatch/"
-	ldd "$TOP/build/ptwatch" | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' | while read -r lib; do
+	cp "$ptwatch" "$upper/usr/lib/ptwatch/"
+	ldd "$ptwatch" | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' | while read -r lib; do
 		cp -L "$lib" "$upper/usr/lib/ptwatch/"
 	done
-	interpreter=$(ldd "$TOP/build/ptwatch" | awk '$1 ~ /^\/.*ld-linux/ { print $1 }')
+	interpreter=$(ldd "$ptwatch" | awk '$1 ~ /^\/.*ld-linux/ { print $1 }')
 	cat >"$upper/usr/bin/ptwatch" <<-END
 		#!/bin/sh
 		exec /usr/lib/ptwatch/${interpreter##*/} --argv0 ptwatch --library-path /usr/lib/ptwatch /usr/lib/ptwatch/ptwatch "\$@"
@@ -146,12 +147,16 @@ build_modules() {
 
 # install_modules UPPER: the built modules, for modprobe and below /ptwatch.
 install_modules() {
-	local upper=$1 kv tree=$work/depmod
+	local upper=$1 kv file tree=$work/depmod
 	kv=$(<"$kernel_item/release")
 	mkdir "$tree"
 	# Links, not copies: depmod only reads them, and writes its tables anew.
 	cp -al "$kernel_item/modules/lib" "$tree/"
 	rm -f "$tree/lib/modules/$kv"/modules.{alias,dep,symbols,soft,dev,weak}* "$tree/lib/modules/$kv"/modules.builtin*.bin
+	# 7.x has no package with these; depmod wants them.
+	for file in modules.{order,builtin,builtin.modinfo}; do
+		[[ -e $tree/lib/modules/$kv/$file ]] || : >"$tree/lib/modules/$kv/$file"
+	done
 	mkdir "$tree/lib/modules/$kv/extra"
 	find "$modules" -name '*.ko' -exec cp {} "$tree/lib/modules/$kv/extra/" \;
 	root_program /usr/sbin/depmod -b "$tree" "$kv"
