@@ -21,6 +21,7 @@ struct ptw_source_lines {
 	struct named_file *file;
 	size_t file_count;
 	const struct ptw_symbols *symbols;
+	bool found;		/* at least one line */
 };
 
 static const Dwfl_Callbacks callbacks = {
@@ -178,7 +179,13 @@ bool ptw_source_lines_find(struct ptw_source_lines *lines, uint64_t addr, char *
 	while (!strncmp(file, "./", 2))
 		file += 2;
 	snprintf(buf, size, "%s:%d", file, number);
+	lines->found = true;
 	return true;
+}
+
+bool ptw_source_lines_found(const struct ptw_source_lines *lines)
+{
+	return lines->found;
 }
 
 void ptw_source_lines_free(struct ptw_source_lines *lines)

@@ -33,6 +33,9 @@ int ptw_source_lines_add(struct ptw_source_lines *lines, const char *path, struc
 /** ptw_source_lines_find() - "kernel/workqueue.c:2631" for @addr. Return: false, and "" in @buf: not known. */
 bool ptw_source_lines_find(struct ptw_source_lines *lines, uint64_t addr, char *buf, size_t size);
 
+/** ptw_source_lines_found() - whether any line was found so far */
+bool ptw_source_lines_found(const struct ptw_source_lines *lines);
+
 void ptw_source_lines_free(struct ptw_source_lines *lines);
 
 #endif /* PTWATCH_REPORT_SOURCE_LINE_H */

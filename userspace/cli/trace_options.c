@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The command line of packets, insns and calls. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/output.h"
+#include "cli/trace_source.h"
+#include "cli/verb.h"
+#include "common/number.h"
+#include "report/clock.h"
+
+enum {
+	OPT_RAW = 256, OPT_CPU, OPT_BITS, OPT_MTC_FREQ, OPT_NOM_FREQ, OPT_CPUID15, OPT_ADDR_FILTER, OPT_IMAGE,
+	OPT_IMAGES, OPT_FORMAT, OPT_JSON, OPT_COUNT, OPT_TAIL, OPT_LAST, OPT_TIME, OPT_NO_TIME, OPT_ALL, OPT_SOURCE,
+	OPT_DEBUG, OPT_SYNTAX, OPT_DEPTH,
+};
+
+struct known_option {
+	struct option option;
+	unsigned int accept;	/* 0: all verbs */
+};
+
+static const struct known_option known[] = {
+	{ { "input", required_argument, NULL, 'i' }, 0 },
+	{ { "cpus", required_argument, NULL, 'C' }, 0 },
+	{ { "raw", required_argument, NULL, OPT_RAW }, 0 },
+	{ { "cpu", required_argument, NULL, OPT_CPU }, 0 },
+	{ { "bits", required_argument, NULL, OPT_BITS }, 0 },
+	{ { "mtc-freq", required_argument, NULL, OPT_MTC_FREQ }, 0 },
+	{ { "nom-freq", required_argument, NULL, OPT_NOM_FREQ }, 0 },
+	{ { "cpuid15", required_argument, NULL, OPT_CPUID15 }, 0 },
+	{ { "addr-filter", required_argument, NULL, OPT_ADDR_FILTER }, 0 },
+	{ { "image", required_argument, NULL, OPT_IMAGE }, 0 },
+	{ { "images", required_argument, NULL, OPT_IMAGES }, 0 },
+	{ { "format", required_argument, NULL, OPT_FORMAT }, 0 },
+	{ { "json", no_argument, NULL, OPT_JSON }, 0 },
+	{ { "count", no_argument, NULL, OPT_COUNT }, 0 },
+	{ { "help", no_argument, NULL, 'h' }, 0 },
+	{ { "tail", required_argument, NULL, OPT_TAIL }, ACCEPT_WINDOW },
+	{ { "last", required_argument, NULL, OPT_LAST }, ACCEPT_WINDOW },
+	{ { "time", no_argument, NULL, OPT_TIME }, ACCEPT_WINDOW },
+	{ { "no-time", no_argument, NULL, OPT_NO_TIME }, ACCEPT_WINDOW },
+	{ { "all", no_argument, NULL, OPT_ALL }, ACCEPT_WINDOW },
+	{ { "source", no_argument, NULL, OPT_SOURCE }, ACCEPT_DISASM },
+	{ { "debug", required_argument, NULL, OPT_DEBUG }, ACCEPT_DISASM },
+	{ { "syntax", required_argument, NULL, OPT_SYNTAX }, ACCEPT_DISASM },
+	{ { "depth", required_argument, NULL, OPT_DEPTH }, ACCEPT_DEPTH },
+};
+
+#define KNOWN	(sizeof(known) / sizeof(known[0]))
+
+void trace_options_help(unsigned int accept)
+{
+	fputs("  -i, --input RECORDING   a recording (directory), or a perf.data\n"
+	      "  -C, --cpus CPU[,CPU…]   only the traces of these CPUs (0-3,8 works); without it all, or those that\n"
+	      "                          an alarm froze\n"
+	      "      --json              one JSON object a line, like --format json\n", stdout);
+	printf("      --format FORMAT     text%s or json\n", accept & ACCEPT_IP_FORMAT ? ", ip (addresses only)" : "");
+	fputs("      --count             print only how many there are\n", stdout);
+	if (accept & ACCEPT_WINDOW)
+		fputs("      --tail N            only the last N lines\n"
+		      "      --last TIME         only the last 40us, 1.5ms, 2s … of the trace\n"
+		      "      --no-time           without times\n"
+		      "      --all               also what came after the access that raised the alarm\n", stdout);
+	if (accept & ACCEPT_DEPTH)
+		fputs("      --depth N           only N levels of calls\n", stdout);
+	if (accept & ACCEPT_DISASM)
+		fputs("      --source            with file:line, where the code has DWARF\n"
+		      "      --debug FILE        a vmlinux or module (.ko) with DWARF, for --source; may be repeated\n"
+		      "      --syntax SYNTAX     att (as in the kernel) or intel\n", stdout);
+	fputs("\nRaw Intel PT bytes instead of a recording; offsets, sizes and addresses in hex:\n\n"
+	      "      --raw TRACE                     the bytes\n"
+	      "      --cpu FAMILY/MODEL/STEPPING     CPU that wrote them, for its errata\n"
+	      "      --image FILE,FILEOFF,SIZE,VADDR code that ran; may be repeated\n"
+	      "      --images TABLE                  the same from a file, fields separated by tabs\n"
+	      "      --mtc-freq N --nom-freq N       as in IA32_RTIT_CTL and MSR_PLATFORM_INFO\n"
+	      "      --cpuid15 EAX,EBX               ratio of TSC and crystal clock\n"
+	      "      --addr-filter N,CFG,A,B         address range N (0-3): CFG 1 filter, 2 TraceStop\n"
+	      "      --bits 64|32                    mode of code where the trace doesn't tell\n", stdout);
+}
+
+/* A decimal number, or hex with 0x; the whole of @text up to @stop. */
+static int parse_number(const char **text, char stop, int base, uint64_t max, uint64_t *value)
+{
+	char *end;
+
+	if (!**text || !strchr("0123456789abcdefABCDEF", **text))
+		return -1;
+	if (base == 10 && (*text)[0] == '0' && ((*text)[1] | 0x20) == 'x')
+		base = 16;
+	errno = 0;
+	*value = strtoull(*text, &end, base);
+	if (errno || end == *text || *end != stop || *value > max)
+		return -1;
+	*text = stop ? end + 1 : end;
+	return 0;
+}
+
+static int parse_cpu(struct trace_options *options, const char *value)
+{
+	uint64_t family, model, stepping;
+	const char *at = value;
+
+	if (parse_number(&at, '/', 10, 0xffff, &family) || parse_number(&at, '/', 10, 0xff, &model) ||
+	    parse_number(&at, '\0', 10, 0xff, &stepping))
+		return cli_usage(options->verb, "--cpu '%s': must be FAMILY/MODEL/STEPPING, such as 6/85/4", value);
+	options->params.family = family;
+	options->params.model = model;
+	options->params.stepping = stepping;
+	return PTW_EXIT_OK;
+}
+
+static int parse_cpuid15(struct trace_options *options, const char *value)
+{
+	const char *at = value;
+	uint64_t eax, ebx;
+
+	if (parse_number(&at, ',', 10, UINT32_MAX, &eax) || parse_number(&at, '\0', 10, UINT32_MAX, &ebx))
+		return cli_usage(options->verb, "--cpuid15 '%s': must be EAX,EBX, such as 2,308", value);
+	options->params.cpuid_0x15_eax = eax;
+	options->params.cpuid_0x15_ebx = ebx;
+	return PTW_EXIT_OK;
+}
+
+static int parse_addr_filter(struct trace_options *options, const char *value)
+{
+	const char *at = value;
+	uint64_t n, cfg, a, b;
+
+	if (parse_number(&at, ',', 10, PTW_ADDR_RANGES - 1, &n) || parse_number(&at, ',', 10, 2, &cfg) ||
+	    parse_number(&at, ',', 16, UINT64_MAX, &a) || parse_number(&at, '\0', 16, UINT64_MAX, &b))
+		return cli_usage(options->verb, "--addr-filter '%s': must be N,CFG,A,B with N 0-3, CFG 0 (unused), "
+				 "1 (filter) or 2 (TraceStop), A and B hex addresses", value);
+	options->params.addr[n] = (struct ptw_addr_range){ .cfg = cfg, .a = a, .b = b };
+	return PTW_EXIT_OK;
+}
+
+static int parse_small(struct trace_options *options, const char *name, const char *value, uint64_t max, uint8_t *to)
+{
+	const char *at = value;
+	uint64_t number;
+
+	if (parse_number(&at, '\0', 10, max, &number))
+		return cli_usage(options->verb, "--%s '%s': must be a number from 0 to %d", name, value, (int)max);
+	*to = number;
+	return PTW_EXIT_OK;
+}
+
+static int parse_positive(struct trace_options *options, const char *name, const char *value, uint64_t *to)
+{
+	const char *at = value;
+
+	if (parse_number(&at, '\0', 10, UINT64_MAX, to) || !*to)
+		return cli_usage(options->verb, "--%s '%s': must be a number from 1", name, value);
+	return PTW_EXIT_OK;
+}
+
+static int parse_format(struct trace_options *options, const char *value, unsigned int accept)
+{
+	if (!strcmp(value, "text"))
+		options->format = PTW_FORMAT_TEXT;
+	else if (!strcmp(value, "json"))
+		options->format = PTW_FORMAT_JSON;
+	else if (!strcmp(value, "ip") && accept & ACCEPT_IP_FORMAT)
+		options->format = PTW_FORMAT_IP;
+	else
+		return cli_usage(options->verb, "--format '%s': must be text%s or json", value,
+				 accept & ACCEPT_IP_FORMAT ? ", ip" : "");
+	return PTW_EXIT_OK;
+}
+
+static int add_debug_file(struct trace_options *options, const char *path)
+{
+	const char **grown = reallocarray(options->debug_files, options->debug_file_count + 1, sizeof(*grown));
+
+	if (!grown)
+		return cli_usage(options->verb, "--debug %s: out of memory", path);
+	options->debug_files = grown;
+	grown[options->debug_file_count++] = path;
+	return PTW_EXIT_OK;
+}
+
+static int take_image(struct trace_options *options, int option, const char *value)
+{
+	struct ptw_error err;
+
+	if (option == OPT_IMAGE ? ptw_image_parse(&options->image, value, &err) :
+				  ptw_image_read_table(&options->image, value, &err))
+		return err.status == PTW_EXIT_USAGE ? cli_usage(options->verb, "%s", err.text) :
+						      cli_error(options->verb, &err);
+	return PTW_EXIT_OK;
+}
+
+/* Options that tell where the trace comes from. */
+static int take_source(struct trace_options *options, int option, const char *value)
+{
+	switch (option) {
+	case 'i':
+		options->input = value;
+		return PTW_EXIT_OK;
+	case 'C':
+		free(options->cpus);
+		options->cpus = NULL;
+		if (ptw_parse_cpus(value, &options->cpus, &options->cpus_size) < 0)
+			return cli_usage(options->verb, "-C '%s': must be CPU numbers, such as 1 or 0-3,8", value);
+		return PTW_EXIT_OK;
+	case OPT_RAW:
+		options->raw = value;
+		return PTW_EXIT_OK;
+	case OPT_CPU:
+		return parse_cpu(options, value);
+	case OPT_BITS:
+		if (strcmp(value, "64") && strcmp(value, "32"))
+			return cli_usage(options->verb, "--bits '%s': must be 64 or 32", value);
+		options->params.bits = atoi(value);
+		return PTW_EXIT_OK;
+	case OPT_MTC_FREQ:
+		return parse_small(options, "mtc-freq", value, 15, &options->params.mtc_freq);
+	case OPT_NOM_FREQ:
+		return parse_small(options, "nom-freq", value, 255, &options->params.nom_freq);
+	case OPT_CPUID15:
+		return parse_cpuid15(options, value);
+	case OPT_ADDR_FILTER:
+		return parse_addr_filter(options, value);
+	default:
+		return take_image(options, option, value);
+	}
+}
+
+/* Options that tell what of it to show, and how. */
+static int take_view(struct trace_options *options, unsigned int accept, int option, const char *value)
+{
+	switch (option) {
+	case OPT_FORMAT:
+		return parse_format(options, value, accept);
+	case OPT_JSON:
+		options->format = PTW_FORMAT_JSON;
+		break;
+	case OPT_COUNT:
+		options->count = true;
+		break;
+	case OPT_TAIL:
+		return parse_positive(options, "tail", value, &options->tail);
+	case OPT_DEPTH:
+		return parse_positive(options, "depth", value, &options->depth);
+	case OPT_LAST:
+		if (ptw_parse_duration(value, &options->last_ns) || !options->last_ns)
+			return cli_usage(options->verb, "--last '%s': must be a time, such as 40us, 1.5ms or 2s", value);
+		break;
+	case OPT_TIME:
+	case OPT_NO_TIME:
+		options->no_time = option == OPT_NO_TIME;
+		break;
+	case OPT_ALL:
+		options->all = true;
+		break;
+	case OPT_SOURCE:
+		options->source = true;
+		break;
+	case OPT_DEBUG:
+		options->source = true;
+		return add_debug_file(options, value);
+	case OPT_SYNTAX:
+		if (strcmp(value, "att") && strcmp(value, "intel"))
+			return cli_usage(options->verb, "--syntax '%s': must be att or intel", value);
+		options->intel_syntax = !strcmp(value, "intel");
+		break;
+	}
+	return PTW_EXIT_OK;
+}
+
+static int check(const struct trace_options *options)
+{
+	if (!options->input && !options->raw)
+		return cli_usage(options->verb, "nothing to read: -i RECORDING or --raw TRACE is needed");
+	if (options->input && options->raw)
+		return cli_usage(options->verb, "-i %s and --raw %s: only one of them", options->input, options->raw);
+	if (options->input && options->image.count)
+		return cli_usage(options->verb, "--image goes with --raw: a recording brings its code");
+	if (options->raw && options->cpus)
+		return cli_usage(options->verb, "-C goes with -i: raw bytes are of one CPU");
+	if (options->raw && options->last_ns && !ptw_clock_known(&options->params))
+		return cli_usage(options->verb, "--last needs --nom-freq N to know how fast the TSC runs");
+	return PTW_EXIT_OK;
+}
+
+int trace_options_parse(struct trace_options *options, const char *verb, unsigned int accept, int argc, char **argv)
+{
+	struct option list[KNOWN + 1] = { 0 };
+	size_t i, count = 0;
+	int option, status;
+
+	*options = (struct trace_options){ .verb = verb };
+	for (i = 0; i < KNOWN; i++)
+		if (!known[i].accept || known[i].accept & accept)
+			list[count++] = known[i].option;
+
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":hi:C:", list, NULL)) != -1) {
+		if (option == '?' || option == ':')
+			return cli_bad_option(verb, option, argv, list);
+		if (option == 'h') {
+			options->help = true;
+			return PTW_EXIT_OK;
+		}
+		if (option == 'i' || option == 'C' || (option >= OPT_RAW && option <= OPT_IMAGES))
+			status = take_source(options, option, optarg);
+		else
+			status = take_view(options, accept, option, optarg);
+		if (status)
+			return status;
+	}
+	if (optind < argc)
+		return cli_usage(verb, "unexpected argument '%s': the trace is named by -i or --raw", argv[optind]);
+	return check(options);
+}
+
+void trace_options_free(struct trace_options *options)
+{
+	ptw_image_free(&options->image);
+	free(options->cpus);
+	free(options->debug_files);
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "cli/trace_source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/output.h"
+#include "cli/verb.h"
+
+/* ---- raw bytes ---- */
+
+static int map_raw(struct trace_source *source, struct ptw_error *err)
+{
+	const char *path = source->options->raw;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat stat;
+	void *map;
+
+	source->raw.cpu = source->raw.tid = -1;
+	if (fd < 0 || fstat(fd, &stat)) {
+		ptw_error_set(err, PTW_EXIT_FAILED, "trace %s: %s", path, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
+	if (!S_ISREG(stat.st_mode)) {
+		close(fd);
+		return ptw_error_set(err, PTW_EXIT_FAILED, "trace %s: not a regular file", path);
+	}
+	if (stat.st_size == 0) {
+		close(fd);
+		return 0;
+	}
+	map = mmap(NULL, stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (map == MAP_FAILED)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "trace %s: %s", path, strerror(errno));
+	source->raw.data = map;
+	source->raw.size = stat.st_size;
+	return 0;
+}
+
+/* Load address minus link address of the section; false: no ELF file that says where it is linked. */
+static bool elf_bias(const struct ptw_image_section *section, uint64_t *bias)
+{
+	int fd = open(section->path, O_RDONLY | O_CLOEXEC);
+	bool found = false;
+	GElf_Phdr segment;
+	size_t i, count;
+	Elf *elf;
+
+	if (fd < 0)
+		return false;
+	elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	if (elf && elf_kind(elf) == ELF_K_ELF && !elf_getphdrnum(elf, &count)) {
+		for (i = 0; i < count && !found; i++) {
+			if (!gelf_getphdr(elf, i, &segment) || segment.p_type != PT_LOAD ||
+			    section->offset < segment.p_offset ||
+			    section->offset - segment.p_offset >= segment.p_filesz)
+				continue;
+			*bias = section->vaddr - (segment.p_vaddr + section->offset - segment.p_offset);
+			found = true;
+		}
+	}
+	elf_end(elf);
+	close(fd);
+	return found;
+}
+
+/* Names for the code, if the images are ELF files: welcome, but nothing is wrong without. */
+static void load_raw_symbols(struct trace_source *source)
+{
+	const struct ptw_image *image = &source->options->image;
+	struct ptw_error err;
+	bool any = false;
+	uint64_t bias;
+	size_t i, j;
+
+	source->raw_symbols = ptw_symbols_new();
+	if (!source->raw_symbols)
+		return;
+	elf_version(EV_CURRENT);
+	for (i = 0; i < image->count; i++) {
+		for (j = 0; j < i; j++)
+			if (!strcmp(image->section[i].path, image->section[j].path))
+				break;
+		if (j == i && elf_bias(&image->section[i], &bias) &&
+		    !ptw_symbols_load_elf(source->raw_symbols, image->section[i].path, bias, NULL, &err))
+			any = true;
+	}
+	if (any)
+		return;
+	ptw_symbols_free(source->raw_symbols);
+	source->raw_symbols = NULL;
+}
+
+/* ---- telling of gaps and progress ---- */
+
+void trace_source_gap(struct trace_source *source, const struct ptw_view *view, const char *text)
+{
+	source->gaps++;
+	if (view->trace->cpu >= 0)
+		fprintf(stderr, "ptwatch %s: cpu %d: %s\n", source->options->verb, view->trace->cpu, text);
+	else
+		fprintf(stderr, "ptwatch %s: %s\n", source->options->verb, text);
+}
+
+static void on_gap(void *context, const struct ptw_view *view, const struct ptw_item *item)
+{
+	char text[256];
+
+	trace_source_gap(context, view, ptw_item_describe_gap(item, text, sizeof(text)));
+}
+
+static void on_progress(void *context, const struct ptw_view *view, uint64_t offset)
+{
+	struct trace_source *source = context;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (now.tv_sec - source->progress < 1)
+		return;
+	source->progress = now.tv_sec;
+	if (view->trace->cpu >= 0)
+		cli_progress(source->options->verb, "cpu %d: %d %%", view->trace->cpu,
+			     (int)(offset * 100.0 / view->trace->size));
+	else
+		cli_progress(source->options->verb, "%d %%", (int)(offset * 100.0 / view->trace->size));
+}
+
+static void start_progress(struct trace_source *source, struct ptw_view *view)
+{
+	struct timespec now;
+
+	/* In a log it would only be noise. */
+	if (!isatty(STDERR_FILENO))
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	source->progress = now.tv_sec;
+	view->on_progress = on_progress;
+}
+
+/* ---- choosing traces ---- */
+
+static bool cpu_chosen(const struct trace_options *options, int32_t cpu)
+{
+	return cpu >= 0 && (size_t)cpu / 8 < options->cpus_size && options->cpus[cpu / 8] >> (cpu % 8) & 1;
+}
+
+static bool alarm_froze(const struct ptw_recording *recording, const struct ptw_recorded_trace *trace)
+{
+	size_t i;
+
+	for (i = 0; i < recording->alarm_count; i++)
+		if (recording->alarm[i].have_trace && (int32_t)recording->alarm[i].cpu == trace->cpu)
+			return true;
+	return false;
+}
+
+static int by_cpu(const void *a, const void *b)
+{
+	const struct ptw_recorded_trace *ta = ((const struct ptw_view *)a)->trace;
+	const struct ptw_recorded_trace *tb = ((const struct ptw_view *)b)->trace;
+
+	if (ta->cpu != tb->cpu)
+		return ta->cpu < tb->cpu ? -1 : 1;
+	if (ta->tid != tb->tid)
+		return ta->tid < tb->tid ? -1 : 1;
+	/* qsort() isn't stable; one array, so order by place */
+	return ta < tb ? -1 : ta > tb;
+}
+
+static void add_view(struct trace_source *source, const struct ptw_recorded_trace *trace)
+{
+	const struct ptw_recording *recording = source->recording;
+	struct ptw_view *view = &source->view[source->count++];
+
+	*view = (struct ptw_view){
+		.trace = trace,
+		.params = recording ? &recording->params : &source->options->params,
+		.image = recording ? &recording->image : &source->options->image,
+		.symbols = recording ? recording->symbols : source->raw_symbols,
+		/* What a recording can't find it decodes without; what was named by hand has to be there. */
+		.decode_flags = recording ? PTW_DECODE_SKIP_UNREADABLE : 0,
+		.beyond_alarm = source->options->all,
+		.on_gap = on_gap,
+		.context = source,
+	};
+	start_progress(source, view);
+}
+
+static void say_which(const struct trace_source *source)
+{
+	size_t i;
+
+	fprintf(stderr, "ptwatch %s: only what the alarm froze, cpu", source->options->verb);
+	for (i = 0; i < source->count; i++)
+		fprintf(stderr, "%s %d", i ? "," : "", source->view[i].trace->cpu);
+	fprintf(stderr, "; -C chooses others\n");
+}
+
+/* All of the recording; those of -C; or, where alarms froze traces, these. */
+static int choose_traces(struct trace_source *source, struct ptw_error *err)
+{
+	const struct ptw_recording *recording = source->recording;
+	const struct trace_options *options = source->options;
+	bool frozen = false;
+	size_t i;
+
+	for (i = 0; i < recording->trace_count && !options->cpus; i++)
+		frozen = frozen || alarm_froze(recording, &recording->trace[i]);
+
+	for (i = 0; i < recording->trace_count; i++) {
+		const struct ptw_recorded_trace *trace = &recording->trace[i];
+
+		if (options->cpus ? cpu_chosen(options, trace->cpu) : !frozen || alarm_froze(recording, trace))
+			add_view(source, trace);
+	}
+	if (!source->count)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: no Intel PT trace %s", options->input,
+				     options->cpus ? "of these CPUs in it" : "in it");
+	qsort(source->view, source->count, sizeof(*source->view), by_cpu);
+	if (frozen && source->count < recording->trace_count)
+		say_which(source);
+	return 0;
+}
+
+int trace_source_find_alarms(struct trace_source *source)
+{
+	const struct ptw_recording *recording = source->recording;
+	struct ptw_error err;
+	size_t i, j;
+
+	for (i = 0; recording && i < source->count; i++) {
+		struct ptw_view *view = &source->view[i];
+
+		for (j = recording->alarm_count; j-- > 0 && !view->alarm; ) {
+			if (!recording->alarm[j].have_trace || (int32_t)recording->alarm[j].cpu != view->trace->cpu)
+				continue;
+			view->alarm = &recording->alarm[j];
+			view->alarm_number = j + 1;
+		}
+		if (!view->alarm)
+			continue;
+		if (ptw_alarm_point_find(recording, view->alarm, &view->point, &err))
+			return cli_error(source->options->verb, &err);
+		if (!view->point.found)
+			fprintf(stderr, "ptwatch %s: cpu %d: the access of alarm #%" PRIu64 " is not in the trace\n",
+				source->options->verb, view->trace->cpu, view->alarm_number);
+	}
+	return PTW_EXIT_OK;
+}
+
+int trace_source_open(struct trace_source *source, const struct trace_options *options)
+{
+	struct ptw_error err;
+	size_t count = 1;
+	int ret;
+
+	*source = (struct trace_source){ .options = options };
+	if (options->raw) {
+		ret = map_raw(source, &err);
+		if (!ret)
+			load_raw_symbols(source);
+	} else {
+		source->recording = ptw_recording_open(options->input, &err);
+		ret = source->recording ? 0 : -1;
+		count = source->recording ? source->recording->trace_count : 0;
+	}
+	if (!ret) {
+		source->view = calloc(count ? count : 1, sizeof(*source->view));
+		if (!source->view)
+			ret = ptw_error_set(&err, PTW_EXIT_FAILED, "out of memory");
+	}
+	if (!ret && options->raw)
+		add_view(source, &source->raw);
+	else if (!ret)
+		ret = choose_traces(source, &err);
+	if (ret) {
+		trace_source_close(source);
+		return cli_error(options->verb, &err);
+	}
+	return PTW_EXIT_OK;
+}
+
+void trace_source_close(struct trace_source *source)
+{
+	free(source->view);
+	ptw_symbols_free(source->raw_symbols);
+	if (source->recording)
+		ptw_recording_close(source->recording);
+	if (source->raw.data)
+		munmap((void *)source->raw.data, source->raw.size);
+}
+
+int trace_source_finish(struct trace_source *source, struct ptw_out *out, bool failed, const struct ptw_error *err)
+{
+	struct ptw_error write_error;
+
+	if (ptw_out_flush(out)) {
+		/* Whoever read it has seen enough; other tools die of SIGPIPE then, without a word. */
+		if (out->error == EPIPE)
+			return PTW_EXIT_FAILED;
+		ptw_error_set(&write_error, PTW_EXIT_FAILED, "writing the output: %s", strerror(out->error));
+		return cli_error(source->options->verb, &write_error);
+	}
+	if (failed)
+		return cli_error(source->options->verb, err);
+	return source->gaps ? PTW_EXIT_GAPS : PTW_EXIT_OK;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What `packets`, `insns` and `calls` have in common: where the trace comes from (a recording, or raw bytes and what is
+ * told about them), which part of it is wanted, and how it is shown. Private to cli/.
+ */
+#ifndef PTWATCH_CLI_TRACE_SOURCE_H
+#define PTWATCH_CLI_TRACE_SOURCE_H
+
+#include <stdbool.h>
+
+#include "recording/recording.h"
+#include "report/view.h"
+
+/* Bits of trace_options_parse()'s @accept: the options that only some of the verbs have. */
+enum trace_options_accept {
+	ACCEPT_IP_FORMAT = 1 << 0,
+	ACCEPT_WINDOW = 1 << 1,		/* --tail, --last, --time, --no-time, --all */
+	ACCEPT_DISASM = 1 << 2,		/* --source, --debug, --syntax */
+	ACCEPT_DEPTH = 1 << 3,
+};
+
+struct trace_options {
+	const char *verb;
+	bool help;
+
+	/* where from */
+	const char *input;		/* -i; NULL: raw */
+	const char *raw;
+	struct ptw_pt_params params;	/* of --raw */
+	struct ptw_image image;		/* of --raw */
+	uint8_t *cpus;			/* -C: a bitmap; NULL: not given */
+	size_t cpus_size;
+
+	/* what and how */
+	enum ptw_format format;
+	bool count;
+	bool no_time;
+	bool all;
+	bool source;
+	bool intel_syntax;
+	const char **debug_files;
+	size_t debug_file_count;
+	uint64_t tail, last_ns, depth;
+};
+
+/**
+ * trace_options_parse() - read the command line of @verb
+ * Return: PTW_EXIT_OK, or the exit status: the error is printed. With @options->help nothing else is checked.
+ */
+int trace_options_parse(struct trace_options *options, const char *verb, unsigned int accept, int argc, char **argv);
+void trace_options_free(struct trace_options *options);
+
+/** trace_options_help() - print what all three verbs accept, for their --help */
+void trace_options_help(unsigned int accept);
+
+/* An opened source. */
+struct trace_source {
+	const struct trace_options *options;
+	struct ptw_recording *recording;	/* NULL: raw */
+	struct ptw_symbols *raw_symbols;	/* of the ELF files among --image */
+	struct ptw_recorded_trace raw;
+	struct ptw_view *view;			/* one for each trace selected, in the order of CPUs */
+	size_t count;
+	uint64_t gaps;				/* errors, overflows and the like that were reported */
+	int64_t progress;			/* second of the last line about it */
+};
+
+/**
+ * trace_source_open() - open what @options name and choose the traces
+ * Return: PTW_EXIT_OK, or the exit status: the error is printed.
+ *
+ * Gaps are printed on stderr as reports come by them, and counted.
+ */
+int trace_source_open(struct trace_source *source, const struct trace_options *options);
+void trace_source_close(struct trace_source *source);
+
+/** trace_source_find_alarms() - find the point in each selected trace at which its last alarm hit */
+int trace_source_find_alarms(struct trace_source *source);
+
+/** trace_source_gap() - tell of a gap in @view's trace: prints a line on stderr and counts it */
+void trace_source_gap(struct trace_source *source, const struct ptw_view *view, const char *text);
+
+/**
+ * trace_source_finish() - flush @out; the exit status of the verb
+ * @failed: the report failed with @err
+ */
+int trace_source_finish(struct trace_source *source, struct ptw_out *out, bool failed, const struct ptw_error *err);
+
+#endif /* PTWATCH_CLI_TRACE_SOURCE_H */

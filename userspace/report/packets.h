@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The report of `ptwatch packets`: a line for each packet. */
+#ifndef PTWATCH_REPORT_PACKETS_H
+#define PTWATCH_REPORT_PACKETS_H
+
+#include "report/view.h"
+
+struct ptw_packets_options {
+	enum ptw_format format;
+	bool count_only;	/* write nothing, only count */
+	/* Bytes that are no packets, an incomplete packet, an overflow; may be NULL. */
+	void (*on_gap)(void *context, const struct ptw_view *view, const char *text);
+	void *context;
+};
+
+/**
+ * ptw_report_packets() - write the packets of @view's trace
+ * @count: out: how many there are
+ */
+int ptw_report_packets(const struct ptw_view *view, const struct ptw_packets_options *options, struct ptw_out *out,
+		       uint64_t *count, struct ptw_error *err);
+
+#endif /* PTWATCH_REPORT_PACKETS_H */
