@@ -18,6 +18,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <elfutils/libdwelf.h>
+
 #include "recording/alarm.h"
 #include "recording/file.h"
 #include "recording/perf_file.h"
@@ -25,7 +27,9 @@
 #define TRACE_LIMIT	65536		/* CPUs or threads */
 #define CHUNK_LIMIT	(1U << 22)	/* AUXTRACE records */
 #define MAP_LIMIT	(1U << 20)	/* mmap records that become image sections */
-#define CONFIG_MTC	(1ULL << 9)
+/* perf_event_header.misc of an entry in the list of build ids, and of an mmap2 record that carries one */
+#define BUILD_ID_HAS_SIZE	(1U << 15)
+#define MMAP2_HAS_BUILD_ID	(1U << 14)
 
 /* A piece of AUX data and the stream it belongs to */
 struct chunk {
@@ -42,6 +46,15 @@ struct mapping {
 	uint64_t size;
 	uint64_t pgoff;
 	const char *path;	/* in the mapped file */
+	const uint8_t *id;	/* build id, if the record has one */
+	uint8_t id_size;
+};
+
+/* A file's build id from the header's list */
+struct build_id {
+	const char *path;	/* in the mapped file */
+	const uint8_t *id;
+	uint8_t size;
 };
 
 struct reader {
@@ -49,11 +62,14 @@ struct reader {
 	char *dir;		/* the directory around it; NULL: a plain file */
 	const uint8_t *map;
 	uint64_t size;
+	time_t time;		/* when it was last written */
 	struct perf_file_head head;
 	struct chunk *chunk;
 	size_t chunks;
 	struct mapping *mapping;
 	size_t mappings;
+	struct build_id *build_id;	/* sorted by path */
+	size_t build_ids;
 	uint8_t **joined;	/* a copy for each stream of several chunks, else NULL */
 	size_t joined_count;
 	uint64_t kernel_text;	/* address of _text; 0: no record told */
@@ -97,6 +113,14 @@ static uint32_t get32(const uint8_t *p)
 	return v;
 }
 
+static void *grow(void *array, size_t count, size_t size)
+{
+	/* Doubling, without keeping a capacity: arrays are exactly full at powers of two. */
+	if (count & (count - 1))
+		return array;
+	return reallocarray(array, count ? count * 2 : 1, size);
+}
+
 /* ---- features and attributes ---- */
 
 /* A feature's string: its padded length, then the text */
@@ -126,6 +150,43 @@ static void take_cpuid(struct ptw_pt_params *p, const char *text)
 	p->stepping = stepping;
 }
 
+static int compare_build_ids(const void *a, const void *b)
+{
+	return strcmp(((const struct build_id *)a)->path, ((const struct build_id *)b)->path);
+}
+
+/* Records of: header, process, 20 bytes of id and one that tells how many of them count, file name */
+static int take_build_ids(struct reader *r, const struct perf_file_range *range)
+{
+	const size_t fixed = sizeof(struct perf_event_header) + 28;
+	uint64_t at = range->offset, end = at + range->size;
+
+	while (at < end) {
+		const uint8_t *p = r->map + at;
+		struct perf_event_header h;
+		struct build_id *grown;
+		const char *path;
+
+		if (end - at < fixed)
+			return damaged(r, at, "the list of build ids is cut off");
+		memcpy(&h, p, sizeof(h));
+		path = (const char *)p + fixed;
+		if (h.size <= fixed || h.size > end - at || strnlen(path, h.size - fixed) == h.size - fixed)
+			return damaged(r, at, "impossible size of a build id");
+		grown = grow(r->build_id, r->build_ids, sizeof(*grown));
+		if (!grown)
+			return out_of_memory(r);
+		r->build_id = grown;
+		r->build_id[r->build_ids++] = (struct build_id){
+			.path = path, .id = p + 12, .size = h.misc & BUILD_ID_HAS_SIZE && p[32] <= 20 ? p[32] : 20,
+		};
+		at += h.size;
+	}
+	if (r->build_ids)
+		qsort(r->build_id, r->build_ids, sizeof(*r->build_id), compare_build_ids);
+	return 0;
+}
+
 static int read_features(struct reader *r, struct ptw_pt_params *p)
 {
 	/* Checked with the header: data lies inside the file. */
@@ -152,6 +213,10 @@ static int read_features(struct reader *r, struct ptw_pt_params *p)
 			if (feature_string(r, &range, text, sizeof(text)))
 				return -1;
 			take_cpuid(p, text);
+			break;
+		case PERF_FEATURE_BUILD_ID:
+			if (take_build_ids(r, &range))
+				return -1;
 			break;
 		case PERF_FEATURE_COMPRESSED:
 			return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: recorded with -z, and compressed records are not "
@@ -221,14 +286,6 @@ static int read_header(struct reader *r)
 
 /* ---- records ---- */
 
-static void *grow(void *array, size_t count, size_t size)
-{
-	/* Doubling, without keeping a capacity: arrays are exactly full at powers of two. */
-	if (count & (count - 1))
-		return array;
-	return reallocarray(array, count ? count * 2 : 1, size);
-}
-
 static int take_chunk(struct reader *r, const struct perf_auxtrace *a, uint64_t at, uint64_t data)
 {
 	struct chunk *grown;
@@ -267,6 +324,12 @@ static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_ev
 	m.size = get64(p + 24);
 	m.pgoff = get64(p + 32);
 	m.path = name;
+	m.id = NULL;
+	m.id_size = 0;
+	if (h->type == PERF_RECORD_MMAP2 && (h->misc & MMAP2_HAS_BUILD_ID) && p[40] <= 20) {
+		m.id = p + 44;
+		m.id_size = p[40];
+	}
 	if (mode == PERF_RECORD_MISC_KERNEL) {
 		/* The record named after a symbol carries the symbol's address. */
 		if (!strncmp(name, "[kernel.kallsyms]_", 18) && !r->kernel_text)
@@ -621,6 +684,41 @@ static bool same_mapping(const struct mapping *a, const struct mapping *b)
 	return a->addr == b->addr && a->size == b->size && a->pgoff == b->pgoff && !strcmp(a->path, b->path);
 }
 
+/* Whether the file is the one that was mapped. Without a build id on either side: whether it is older than the recording. */
+static bool is_same_file(const struct reader *r, const struct mapping *m, const struct stat *st)
+{
+	const struct build_id key = { .path = m->path }, *listed = NULL;
+	const uint8_t *id = m->id;
+	size_t size = m->id_size;
+	const void *have = NULL;
+	ssize_t have_size = -1;
+	bool same;
+	Elf *elf;
+	int fd;
+
+	if (!id && r->build_ids) {
+		listed = bsearch(&key, r->build_id, r->build_ids, sizeof(key), compare_build_ids);
+		if (listed) {
+			id = listed->id;
+			size = listed->size;
+		}
+	}
+	if (!id || !size)
+		return st->st_mtime <= r->time;
+	fd = open(m->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return false;
+	elf_version(EV_CURRENT);
+	elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	if (elf)
+		have_size = dwelf_elf_gnu_build_id(elf, &have);
+	/* The list pads short ids with zeros and older ones don't tell their size. */
+	same = have_size > 0 && (size_t)have_size <= size && !memcmp(have, id, have_size);
+	elf_end(elf);
+	close(fd);
+	return same;
+}
+
 /* Files of user code that still exist, in the order they were mapped; a mapping that recurs counts once. */
 static int add_files(struct reader *r, struct ptw_recording *rec)
 {
@@ -648,7 +746,8 @@ static int add_files(struct reader *r, struct ptw_recording *rec)
 		uint64_t size = m->size;
 		struct stat st;
 
-		if (repeated[i] || stat(m->path, &st) || !S_ISREG(st.st_mode) || m->pgoff >= (uint64_t)st.st_size)
+		if (repeated[i] || stat(m->path, &st) || !S_ISREG(st.st_mode) || m->pgoff >= (uint64_t)st.st_size ||
+		    !is_same_file(r, m, &st))
 			continue;
 		if (size > st.st_size - m->pgoff)
 			size = st.st_size - m->pgoff;
@@ -735,6 +834,7 @@ static int map_file(struct reader *r, const char *path)
 		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: not a regular file", r->path);
 	}
 	r->size = st.st_size;
+	r->time = st.st_mtime;
 	if (r->size) {
 		map = mmap(NULL, r->size, PROT_READ, MAP_PRIVATE, fd, 0);
 		if (map == MAP_FAILED) {
@@ -771,6 +871,7 @@ void ptw_recording_close(struct ptw_recording *recording)
 			munmap((void *)r->map, r->size);
 		free(r->chunk);
 		free(r->mapping);
+		free(r->build_id);
 		free(r->path);
 		free(r->dir);
 		free(r);
@@ -805,5 +906,7 @@ struct ptw_recording *ptw_recording_open(const char *path, struct ptw_error *err
 	r->chunk = NULL;
 	free(r->mapping);
 	r->mapping = NULL;
+	free(r->build_id);
+	r->build_id = NULL;
 	return rec;
 }
