@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * compare TRUTH CAPTURE-DIR/cpuN.pt...: decode the traces with libipt, one after the other, and check
+ * that the executed instructions are those of TRUTH (see truth.c), address by address.
+ *
+ * The images are those of images.tsv beside each trace. Prints one line of counts, and the first
+ * difference with its surroundings. Exit status: 0 equal, 1 not, 2 usage or files.
+ */
+#include <inttypes.h>
+#include <intel-pt.h>
+#include <libgen.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CACHE_LIMIT (1ULL << 30)
+#define CONTEXT 8
+
+struct truth {
+	uint64_t *ips;
+	size_t n;
+	size_t at;
+	uint64_t traces;	/* TraceEn edges passed */
+};
+
+struct result {
+	uint64_t equal, errors, overflows, user, kernel, async, exec_modes;
+	bool differs;
+};
+
+static void *read_file(const char *path, size_t *len)
+{
+	FILE *f = fopen(path, "rb");
+	void *data;
+
+	if (!f) {
+		perror(path);
+		exit(2);
+	}
+	fseek(f, 0, SEEK_END);
+	*len = ftell(f);
+	rewind(f);
+	data = malloc(*len + 1);
+	if (fread(data, 1, *len, f) != *len) {
+		perror(path);
+		exit(2);
+	}
+	fclose(f);
+	return data;
+}
+
+static void add_images(struct pt_image *image, struct pt_image_section_cache *cache,
+		       const char *trace)
+{
+	char dir[512], path[768], line[512], name[256];
+	uint64_t offset, size, vaddr;
+	FILE *f;
+
+	snprintf(dir, sizeof(dir), "%s", trace);
+	dirname(dir);
+	snprintf(path, sizeof(path), "%s/images.tsv", dir);
+	f = fopen(path, "r");
+	if (!f) {
+		perror(path);
+		exit(2);
+	}
+	while (fgets(line, sizeof(line), f)) {
+		int isid;
+
+		if (sscanf(line, "%255s %" SCNx64 " %" SCNx64 " %" SCNx64, name, &offset, &size,
+			   &vaddr) != 4)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, name);
+		isid = pt_iscache_add_file(cache, path, offset, size, vaddr);
+		if (isid < 0 || pt_image_add_cached(image, cache, isid, NULL) < 0) {
+			fprintf(stderr, "%s: libipt refuses it\n", path);
+			exit(2);
+		}
+	}
+	fclose(f);
+}
+
+/* The next truth, 0 at its end. */
+static uint64_t next_truth(struct truth *t)
+{
+	while (t->at < t->n && !t->ips[t->at]) {
+		t->traces++;
+		t->at++;
+	}
+	return t->at < t->n ? t->ips[t->at++] : 0;
+}
+
+static void show_difference(struct pt_insn_decoder *d, const struct truth *t, uint64_t decoded)
+{
+	uint64_t offset = 0;
+
+	pt_insn_get_offset(d, &offset);
+	printf("first difference at truth word %zu, trace offset %#" PRIx64 ":\n", t->at - 1, offset);
+	for (size_t i = t->at > CONTEXT ? t->at - CONTEXT : 0; i < t->at + CONTEXT && i < t->n; i++)
+		printf("  truth %016" PRIx64 "%s\n", t->ips[i], i == t->at - 1 ? "  <-- here" : "");
+	printf("  decoded %016" PRIx64 "\n", decoded);
+	for (int i = 0; i < CONTEXT; i++) {
+		struct pt_insn insn;
+		struct pt_event ev;
+		int status = pt_insn_next(d, &insn, sizeof(insn));
+
+		while (status >= 0 && status & pts_event_pending) {
+			status = pt_insn_event(d, &ev, sizeof(ev));
+			if (status >= 0)
+				printf("  event %d\n", ev.type);
+		}
+		if (status < 0) {
+			printf("  %s\n", pt_errstr(pt_errcode(status)));
+			break;
+		}
+		printf("  decoded %016" PRIx64 "\n", insn.ip);
+	}
+}
+
+static int drain_events(struct pt_insn_decoder *d, int status, struct result *r)
+{
+	struct pt_event ev;
+
+	while (status >= 0 && status & pts_event_pending) {
+		status = pt_insn_event(d, &ev, sizeof(ev));
+		if (status < 0)
+			break;
+		r->overflows += ev.type == ptev_overflow;
+		r->async += ev.type == ptev_async_branch || ev.type == ptev_async_disabled;
+		r->exec_modes += ev.type == ptev_exec_mode;
+	}
+	return status;
+}
+
+static void compare_trace(struct pt_insn_decoder *d, struct truth *t, struct result *r)
+{
+	int status = pt_insn_sync_forward(d);
+
+	while (status >= 0) {
+		struct pt_insn insn = { 0 };
+
+		status = drain_events(d, status, r);
+		if (status < 0)
+			break;
+		status = pt_insn_next(d, &insn, sizeof(insn));
+		if (insn.iclass == ptic_error && status < 0)
+			break;
+		if (insn.ip != next_truth(t)) {
+			r->differs = true;
+			show_difference(d, t, insn.ip);
+			return;
+		}
+		r->equal++;
+		if (insn.ip >> 63)
+			r->kernel++;
+		else
+			r->user++;
+	}
+	if (status != -pte_eos) {
+		uint64_t offset = 0;
+
+		pt_insn_get_offset(d, &offset);
+		r->errors++;
+		printf("decode error at trace offset %#" PRIx64 ", truth word %zu: %s\n", offset, t->at,
+		       pt_errstr(pt_errcode(status)));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct pt_image_section_cache *cache = pt_iscache_alloc(NULL);
+	struct truth t = { 0 };
+	struct result r = { 0 };
+	size_t len;
+
+	if (argc < 3) {
+		fprintf(stderr, "usage: compare TRUTH TRACE...\n");
+		return 2;
+	}
+	t.ips = read_file(argv[1], &len);
+	t.n = len / 8;
+	pt_iscache_set_limit(cache, CACHE_LIMIT);
+	for (int i = 2; i < argc && !r.errors && !r.differs; i++) {
+		struct pt_image *image = pt_image_alloc(NULL);
+		struct pt_insn_decoder *d;
+		struct pt_config config;
+		uint8_t *trace = read_file(argv[i], &len);
+
+		pt_config_init(&config);
+		config.begin = trace;
+		config.end = trace + len;
+		config.cpu.vendor = pcv_intel;
+		config.cpu.family = 6;
+		config.cpu.model = 85;
+		config.cpu.stepping = 4;
+		pt_cpu_errata(&config.errata, &config.cpu);
+		add_images(image, cache, argv[i]);
+		d = pt_insn_alloc_decoder(&config);
+		pt_insn_set_image(d, image);
+		compare_trace(d, &t, &r);
+		pt_insn_free_decoder(d);
+		pt_image_free(image);
+		free(trace);
+	}
+	if (!r.errors && !r.differs && next_truth(&t)) {
+		r.differs = true;
+		printf("the truth goes on at word %zu: %016" PRIx64 "\n", t.at - 1, t.ips[t.at - 1]);
+	}
+	printf("equal=%" PRIu64 " user=%" PRIu64 " kernel=%" PRIu64 " differs=%d errors=%" PRIu64
+	       " overflows=%" PRIu64 " interruptions=%" PRIu64 " modes=%" PRIu64 " traces=%" PRIu64
+	       "\n", r.equal, r.user, r.kernel, r.differs, r.errors, r.overflows, r.async,
+	       r.exec_modes, t.traces);
+	return r.differs || r.errors || r.overflows;
+}
