@@ -1,0 +1,173 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The program on a machine without our module: help, versions, and one line with
+# a remedy for everything that can be typed wrongly. The command lines are split
+# at blanks, as the tables below have no others.
+# shellcheck disable=SC2086
+set -u
+TOP=$(cd "$(dirname "$0")/../.." && pwd)
+# shellcheck source=tests/lib/tap.sh
+. "$TOP/tests/lib/tap.sh"
+ptwatch=${PTWATCH:-$TOP/build/ptwatch}
+[[ -x $ptwatch ]] || skip_all "no $ptwatch; run make"
+
+out=$(mktemp -d)
+clean() { rm -rf "$out"; }
+tap_cleanup clean
+
+# run ARGUMENT…: $stdout, $stderr, $status
+run() {
+	status=0
+	"$ptwatch" "$@" >"$out/stdout" 2>"$out/stderr" </dev/null || status=$?
+	stdout=$(<"$out/stdout")
+	stderr=$(<"$out/stderr")
+}
+
+# fails STATUS REGEX ARGUMENTS: nothing on stdout, one matching line on stderr.
+fails() {
+	run $3
+	is "$status" "$1" "status $1: ptwatch $3"
+	like "$stderr" "$2" "says why: ptwatch $3"
+	is "$stdout$(wc -l <"$out/stderr")" 1 "in one line: ptwatch $3"
+}
+
+run --help
+is "$status" 0 'ptwatch --help'
+for verb in info watch packets insns calls; do
+	like "$stdout" "
+  $verb " "--help lists $verb"
+	run $verb --help
+	is "$status" 0 "ptwatch $verb --help"
+	like "$stdout" "ptwatch $verb" "$verb --help has a usage line"
+	is "$stderr" '' "$verb --help writes to stdout only"
+	first=$stdout
+	run help $verb
+	is "$stdout" "$first" "ptwatch help $verb is the same"
+	run --help
+done
+run --version
+like "$stdout" '^ptwatch [0-9]+\.[0-9]+$' 'ptwatch --version'
+run
+is "$status" 2 'without a verb: status 2'
+like "$stderr" 'Usage: ptwatch VERB' 'without a verb: how to use it'
+run_full() { "$ptwatch" --help >/dev/full 2>"$out/stderr"; }
+status=0; run_full || status=$?
+is "$status" 1 'output that cannot be written is a failure'
+
+fails 2 "unknown verb 'watsh', did you mean 'watch'\?" watsh
+fails 2 "unknown verb 'isns', did you mean 'insns'\?" isns
+fails 2 "unknown verb 'frobnicate'" frobnicate
+fails 2 'unknown option --frob' --frob
+fails 2 'unknown option --jsno, did you mean --json\?' 'info --jsno'
+fails 2 "unexpected argument 'now'" 'info now'
+
+# ---- watch: what is wrong whatever the machine
+
+fails 2 'nothing to watch; the form is' watch
+fails 2 'no LEN and MODE; the form is' 'watch jiffies'
+fails 2 'did you mean jiffies:8:w\?' 'watch jiffies:8'
+fails 2 'did you mean jiffies:8:w\?' 'watch jiffies:w'
+fails 2 'no read-only watch; use rw' 'watch jiffies:8:r'
+fails 2 "'z' is not a MODE" 'watch jiffies:8:z'
+fails 2 '1, 2, 4 or 8 bytes, not 3' 'watch jiffies:3:w'
+fails 2 '1, 2, 4 or 8 bytes, not 16' 'watch jiffies:16:w'
+fails 2 "'-8' is not a LEN" 'watch jiffies:-8:w'
+fails 2 'an execute watch has no length; write do_exit:x' 'watch do_exit:4:x'
+fails 2 'not aligned to 8 bytes.*watch 4 bytes there' 'watch 0xffffffff82000004:8:w'
+fails 2 'not a kernel address' 'watch 0x400000:8:w'
+fails 2 'not a 64-bit address' 'watch 0xnonsense:8:w'
+fails 2 'add --freeze' 'watch jiffies:8:w -o x'
+fails 2 'not a size' 'watch jiffies:8:w --freeze -m much'
+fails 2 'not a list of CPUs' 'watch jiffies:8:w --freeze -C 3-1'
+fails 2 'not a number of alarms' 'watch jiffies:8:w -n few'
+fails 2 'not a time' 'watch jiffies:8:w --timeout soon'
+fails 2 'not a number of alarms a second' 'watch jiffies:8:w --rate 0'
+fails 2 'no COMMAND after --' 'watch jiffies:8:w --'
+fails 2 'option --timeout needs a value' 'watch jiffies:8:w --timeout'
+fails 2 'unknown option --freezed, did you mean --freeze\?' 'watch jiffies:8:w --freezed'
+
+# ---- recordings that cannot be read
+
+: >"$out/empty"
+head -c 5000 /dev/urandom >"$out/noise"
+mkdir "$out/dir"
+for verb in packets insns calls; do
+	for input in empty noise dir absent; do
+		run $verb -i "$out/$input"
+		is "$status" 1 "$verb -i $input: status 1"
+		like "$stderr" "^ptwatch $verb: .*$input" "$verb -i $input: names it"
+		is "$(wc -l <"$out/stderr")" 1 "$verb -i $input: in one line"
+	done
+done
+
+# ---- what this kernel's symbols tell
+
+if [[ $(id -u) == 0 ]] && grep -qv '^0* ' /proc/kallsyms; then
+	fails 1 'vprintkx: no such symbol; did you mean .*vprintk' 'watch vprintkx:x'
+	fails 1 'no symbols of such a module' 'watch nosuchmodule:thing:8:w'
+	fails 1 'vprintk\+1: 0x[0-9a-f]+ is not aligned to 8 bytes' 'watch vprintk+1:8:w'
+else
+	skip 9 'the addresses of /proc/kallsyms are hidden'
+fi
+
+# ---- this machine
+
+if [[ ! -e /dev/ptwatch ]]; then
+	fails 4 'ptwatch module is not loaded \(no /dev/ptwatch\); load it: modprobe ptwatch, or insmod' \
+		'watch 0xffffffff82000000:8:w'
+	run info
+	is "$status" 4 'info without the module: status 4'
+	like "$stderr" 'ptwatch module is not loaded.*load it' 'info without the module: the remedy'
+	is "$(wc -l <"$out/stderr")" 1 'info without the module: one line'
+	like "$stdout" "Kernel +$(uname -r)" 'info without the module tells what is known'
+	like "$stdout" 'Module +not loaded' 'info says that the module is not loaded'
+	run info --json
+	is "$status" 4 'info --json without the module: status 4'
+	is "$(python3 -c 'import json, sys
+facts = json.load(sys.stdin)
+print(facts["can_trace"], facts["module"]["loaded"], facts["kernel"]["release"])' <<<"$stdout")" \
+		"False False $(uname -r)" 'info --json is one JSON object with the same facts'
+	if ! grep -qw intel_pt /proc/cpuinfo; then
+		like "$stderr" 'this CPU has no Intel PT' 'info says that there is no Intel PT'
+		like "$stdout" '"present":false' 'info --json too'
+	else
+		skip 2 'this CPU has Intel PT'
+	fi
+else
+	skip 12 'the module is loaded here'
+fi
+
+# ---- man pages and completion
+
+for page in ptwatch ptwatch-info ptwatch-watch; do
+	if command -v man >/dev/null; then
+		is "$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z \
+			"$TOP/userspace/man/$page.1" 2>&1 >/dev/null)" '' "$page.1 formats without warnings"
+	else
+		skip 1 'no man here'
+	fi
+done
+
+# complete_words WORD…: what is offered for the last of the words behind `ptwatch`
+complete_words() {
+	# shellcheck disable=SC2016
+	bash -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _ptwatch; printf "%s\n" "${COMPREPLY[@]}"' \
+		bash "$TOP/userspace/completion/ptwatch" "$ptwatch" "$@" | LC_ALL=C sort | tr '\n' ' '
+}
+export PTWATCH_KALLSYMS=$out/kallsyms
+printf '%s\n' 'ffffffff82000000 D kv_table' 'ffffffff82000010 b kv_buffer' 'ffffffff81000000 T kv_text' \
+	'ffffffffc0a01180 d kv_cache_meta	[kvdemo]' >"$PTWATCH_KALLSYMS"
+is "$(complete_words in)" 'info insns ' 'completion: verbs'
+is "$(complete_words watch --fr)" '--freeze ' 'completion: options of watch'
+is "$(complete_words info --)" '--help --json ' 'completion: options of info'
+is "$(complete_words watch kv_)" 'kv_buffer: kv_cache_meta: kv_table: ' 'completion: data symbols'
+is "$(complete_words watch kv_te)" 'kv_text: ' 'completion: functions where no data matches'
+is "$(complete_words watch kvdemo : kv_)" 'kv_cache_meta: ' 'completion: symbols of a module'
+is "$(complete_words watch kvdemo :)" 'kv_cache_meta: ' 'completion: all symbols of a module'
+is "$(complete_words watch kv_table :)" '1: 2: 4: 8: x ' 'completion: lengths'
+is "$(complete_words watch kv_table : 8 :)" 'rw w ' 'completion: modes'
+is "$(complete_words watch kv_table : 8 : w kv_b)" 'kv_buffer: ' 'completion: a second target'
+is "$(complete_words watch --rate '')" ' ' 'completion: nothing for a number'
+
+done_testing
