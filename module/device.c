@@ -202,13 +202,13 @@ static long ioctl_watch_stat(struct ptw_session *session, void __user *uarg)
 	return error ?: copy_arg_out(uarg, &stat, sizeof(stat));
 }
 
-/* Calls without a struct. */
+/*
+ * Calls without a struct. But for WATCH_DEL, callers pass no third argument, so @arg is whatever the
+ * register held.
+ */
 static long ioctl_plain(struct ptw_session *session, unsigned int nr, unsigned long arg)
 {
 	long error = 0;
-
-	if (nr != _IOC_NR(PTWATCH_IOC_WATCH_DEL) && arg)
-		return -EINVAL;
 
 	cpus_read_lock();
 	mutex_lock(&ptw_config_lock);

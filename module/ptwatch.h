@@ -270,7 +270,8 @@ void ptw_trace_emergency_stop(void *unused);
  * @shadow: value at the last hit or at arming; the #DB handler exchanges it, on several CPUs at
  *	once
  * @claimed: alarms claimed by hits, to compare with max_hits
- * @window, @window_alarms: start of the current second and alarms in it, for max_rate
+ * @window, @window_alarms: TSC at the start of the current second and hits in
+ *	it, for max_rate
  * @event: the perf event of each CPU, NULL where not armed
  */
 struct ptw_watch {

@@ -22,6 +22,7 @@
 #include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 #include <asm/msr.h>
+#include <asm/tsc.h>
 #include <asm/unwind.h>
 
 #include "ptwatch.h"
@@ -44,7 +45,8 @@ static u64 read_watched(const struct ptw_watch *watch)
 	return value;
 }
 
-static bool within_rate(struct ptw_watch *watch, u64 now)
+/* In TSC ticks, not nanoseconds: reading the clock is most of what a limited hit would cost. */
+static bool within_rate(struct ptw_watch *watch, u64 tsc)
 {
 	u64 start = atomic64_read(&watch->window);
 
@@ -52,7 +54,7 @@ static bool within_rate(struct ptw_watch *watch, u64 now)
 	 * Of CPUs that find the second over at once, one starts the next; the others count into it
 	 * a moment later.
 	 */
-	if (now - start >= NSEC_PER_SEC && atomic64_cmpxchg(&watch->window, start, now) == start)
+	if (tsc - start >= 1000ULL * tsc_khz && atomic64_cmpxchg(&watch->window, start, tsc) == start)
 		atomic_set(&watch->window_alarms, 0);
 	return atomic_inc_return(&watch->window_alarms) <= watch->arg.max_rate;
 }
@@ -85,14 +87,11 @@ static u32 note_stack(unsigned long *to, u32 max, struct pt_regs *regs)
 	struct unwind_state state;
 	u32 n = 0;
 
-	/*
-	 * The access came from user mode: a syscall's copy would have come from kernel mode. No
-	 * kernel stack to show.
-	 */
-	if (user_mode(regs)) {
-		to[n++] = regs->ip;
+	/* The unwinder begins with the caller of what regs describe. */
+	to[n++] = regs->ip;
+	/* An access from user mode (never one of a syscall's copies) has no kernel stack. */
+	if (user_mode(regs))
 		return n;
-	}
 	for (unwind_start(&state, current, regs, NULL); !unwind_done(&state) && n < max;
 	     unwind_next_frame(&state)) {
 		unsigned long addr = unwind_get_return_address(&state);
@@ -117,6 +116,13 @@ static u64 current_cgroup_id(void)
 	return id;
 }
 
+/* A hit that becomes no alarm, though a later one may: its value is that one's old value. */
+static void pass_over(struct ptw_watch *watch, atomic64_t *counter)
+{
+	WRITE_ONCE(watch->shadow, read_watched(watch));
+	atomic64_inc(counter);
+}
+
 static void watch_hit(struct perf_event *event, struct perf_sample_data *data, struct pt_regs *regs)
 {
 	struct ptw_watch *watch = event->overflow_handler_context;
@@ -124,16 +130,14 @@ static void watch_hit(struct perf_event *event, struct perf_sample_data *data, s
 	struct ptw_alarm *alarm;
 	bool frozen = false;
 	bool last = false;
-	u64 now;
 
 	atomic64_inc(&watch->hits);
 	if (max_hits && atomic_read(&watch->claimed) >= max_hits) {
 		atomic64_inc(&watch->ignored);
 		return;
 	}
-	now = ktime_get_mono_fast_ns();
-	if (!within_rate(watch, now)) {
-		atomic64_inc(&watch->rate_limited);
+	if (!within_rate(watch, rdtsc())) {
+		pass_over(watch, &watch->rate_limited);
 		return;
 	}
 	/*
@@ -142,7 +146,7 @@ static void watch_hit(struct perf_event *event, struct perf_sample_data *data, s
 	 */
 	alarm = ptw_alarm_reserve();
 	if (!alarm) {
-		atomic64_inc(&watch->dropped);
+		pass_over(watch, &watch->dropped);
 		return;
 	}
 	if (max_hits) {
@@ -165,7 +169,7 @@ static void watch_hit(struct perf_event *event, struct perf_sample_data *data, s
 
 	kref_get(&watch->kref);
 	alarm->watch = watch;
-	alarm->time = now;
+	alarm->time = ktime_get_mono_fast_ns();
 	alarm->tsc = rdtsc();
 	alarm->ip = regs->ip;
 	alarm->cpu = raw_smp_processor_id();
