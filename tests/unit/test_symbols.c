@@ -317,7 +317,8 @@ static void reads_sample(void **state)
 	if (samples)
 		snprintf(path, sizeof(path), "%s/skylake-hello/hello", samples);
 	else
-		snprintf(path, sizeof(path), "%s/../../../../shared/samples/skylake-hello/hello", __FILE__);
+		snprintf(path, sizeof(path), "%.*s/../../../shared/samples/skylake-hello/hello",
+			 (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
 	if (access(path, R_OK)) {
 		ptw_symbols_free(s);
 		skip();

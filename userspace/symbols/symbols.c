@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <elf.h>
@@ -316,7 +317,8 @@ static void drop_unsorted(struct ptw_symbols *symbols)
 static char *read_file(struct ptw_symbols *symbols, const char *path, size_t *size, struct ptw_error *err)
 {
 	size_t capacity = 1 << 20, used = 0;
-	char *data = NULL, *kept;
+	struct block *block = NULL;
+	struct stat st;
 	ssize_t got;
 	int fd;
 
@@ -325,17 +327,19 @@ static char *read_file(struct ptw_symbols *symbols, const char *path, size_t *si
 		ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
 		return NULL;
 	}
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
+		capacity = st.st_size + 1;
 	for (;;) {
-		if (!data || capacity - used < 4096) {
-			char *grown = realloc(data, capacity *= 2);
+		if (!block || capacity - used < 4096) {
+			struct block *grown = realloc(block, sizeof(*block) + (capacity = capacity * 3 / 2 + 8192));
 
 			if (!grown) {
 				out_of_memory(err);
 				goto fail;
 			}
-			data = grown;
+			block = grown;
 		}
-		got = read(fd, data + used, capacity - used - 1);
+		got = read(fd, block->data + used, capacity - used - 1);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0) {
@@ -347,18 +351,13 @@ static char *read_file(struct ptw_symbols *symbols, const char *path, size_t *si
 		used += got;
 	}
 	close(fd);
-	kept = take_block(symbols, used + 1);
-	if (kept) {
-		memcpy(kept, data, used);
-		kept[used] = 0;
-		*size = used;
-	} else {
-		out_of_memory(err);
-	}
-	free(data);
-	return kept;
+	block->data[used] = 0;
+	block->next = symbols->block;
+	symbols->block = block;
+	*size = used;
+	return block->data;
 fail:
-	free(data);
+	free(block);
 	close(fd);
 	return NULL;
 }
@@ -381,6 +380,15 @@ int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, str
 	p = read_file(symbols, path, &size, err);
 	if (!p)
 		return -1;
+	/* Room for about as many as there are: lines are some 45 bytes long. */
+	if (size / 40 > symbols->capacity - symbols->count && size / 40 < NO_ENTRY / 2) {
+		struct entry *grown = reallocarray(symbols->entry, symbols->count + size / 40, sizeof(*grown));
+
+		if (!grown)
+			return out_of_memory(err);
+		symbols->entry = grown;
+		symbols->capacity = symbols->count + size / 40;
+	}
 	/* "ffffffff81000000 T name", and "\t[module]" behind it for a module's; the names stay where they are. */
 	for (end = p + size; p < end; ) {
 		char *eol = memchr(p, '\n', end - p), *name, *tail;
