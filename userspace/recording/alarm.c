@@ -368,6 +368,7 @@ int ptw_alarms_read_json(const char *path, struct ptw_alarm **alarm, size_t *cou
 	while ((n = getline(&text, &size, in)) > 0) {
 		struct json_object *o;
 		const char *bad;
+		size_t rest;
 
 		line++;
 		if (text[n - 1] == '\n')
@@ -381,7 +382,11 @@ int ptw_alarms_read_json(const char *path, struct ptw_alarm **alarm, size_t *cou
 		json_tokener_reset(tokener);
 		/* With its terminator, so that a number at the end is complete. */
 		o = json_tokener_parse_ex(tokener, text, n + 1);
-		if (!o || json_tokener_get_error(tokener) != json_tokener_success) {
+		rest = json_tokener_get_parse_end(tokener);
+		if (rest > (size_t)n)
+			rest = n;
+		rest += strspn(text + rest, " \t\r");
+		if (!o || json_tokener_get_error(tokener) != json_tokener_success || rest != (size_t)n) {
 			json_object_put(o);
 			ptw_error_set(err, PTW_EXIT_FAILED, "%s: line %zu: not a line of JSON", path, line);
 			goto fail;
