@@ -56,6 +56,10 @@ static uint64_t trace_offset(const struct ptw_decoder *d)
 	return status < 0 ? d->next_sync : offset;
 }
 
+/*
+ * Asked before the instruction: libipt reads ahead to find the next one, and the time would be that of an event that is
+ * still to come. This way times never run backwards between instructions and events.
+ */
 static void set_time(struct ptw_decoder *d, struct ptw_item *item)
 {
 	int status;
@@ -379,6 +383,7 @@ static void take_insn(struct ptw_decoder *d, struct ptw_item *item)
 {
 	struct pt_insn *in = &d->last_insn;
 
+	set_time(d, item);
 	in->iclass = PTW_PTIC_UNKNOWN;
 	d->status = pt_insn_next(d->insn, in, sizeof(*in));
 	d->last_ip = in->ip;
@@ -400,13 +405,13 @@ static void take_insn(struct ptw_decoder *d, struct ptw_item *item)
 		.size = in->size,
 		.raw = in->raw,
 	};
-	set_time(d, item);
 }
 
 static void take_block(struct ptw_decoder *d, struct ptw_item *item)
 {
 	struct pt_block in;
 
+	set_time(d, item);
 	in.ninsn = 0;
 	in.ip = in.end_ip = d->last_ip;
 	d->status = pt_blk_next(d->block, &in, sizeof(in));
@@ -426,7 +431,6 @@ static void take_block(struct ptw_decoder *d, struct ptw_item *item)
 		.bits = mode_bits(in.mode),
 		.speculative = in.speculative,
 	};
-	set_time(d, item);
 }
 
 enum ptw_item_kind ptw_decoder_next(struct ptw_decoder *d, struct ptw_item *item)

@@ -94,7 +94,7 @@ static bool fill_time(const struct pt_packet *in, struct ptw_packet *out)
 	}
 }
 
-static bool fill_power(const struct pt_packet *in, struct ptw_packet *out)
+static bool fill_power(const struct pt_packet *in, const uint8_t *raw, struct ptw_packet *out)
 {
 	switch (in->type) {
 	case ppt_exstop:
@@ -106,9 +106,10 @@ static bool fill_power(const struct pt_packet *in, struct ptw_packet *out)
 		out->value = (uint64_t)in->payload.mwait.ext << 32 | in->payload.mwait.hints;
 		return true;
 	case ppt_pwre:
+		/* The SDM has HW in bit 7; libipt up to 2.2 takes it from bit 3, which is reserved. */
 		out->type = PTW_PACKET_PWRE;
 		out->value = (in->payload.pwre.state & 0xf) << 12 | (in->payload.pwre.sub_state & 0xf) << 8 |
-			     in->payload.pwre.hw << 7;
+			     (raw[2] & 0x80);
 		return true;
 	case ppt_pwrx:
 		out->type = PTW_PACKET_PWRX;
@@ -197,7 +198,7 @@ static void fill_packet(struct ptw_packets *packets, const struct pt_packet *in,
 	}
 	if (in->type == ppt_psb)
 		packets->last_ip = 0;
-	if (!fill_plain(in, out) && !fill_time(in, out) && !fill_power(in, out))
+	if (!fill_plain(in, out) && !fill_time(in, out) && !fill_power(in, packets->data + packets->offset, out))
 		fill_payload(in, out);
 }
 

@@ -255,14 +255,19 @@ int ptw_call_stack_arrive(struct ptw_call_stack *s, uint64_t ip)
 	}
 }
 
+static void begin(struct ptw_call_stack *s, uint64_t ip)
+{
+	if (!s->fresh)
+		return;
+	s->fresh = false;
+	tell(s, PTW_STEP_BEGIN, ip, 0);
+}
+
 static int take_insn(struct ptw_call_stack *s, const struct ptw_insn *insn)
 {
 	if (s->branch.valid && ptw_call_stack_arrive(s, insn->ip))
 		return -1;
-	if (s->fresh) {
-		s->fresh = false;
-		tell(s, PTW_STEP_BEGIN, insn->ip, 0);
-	}
+	begin(s, insn->ip);
 	if (insn->class != PTW_INSN_OTHER && insn->class != PTW_INSN_PTWRITE) {
 		s->branch.valid = true;
 		s->branch.class = insn->class;
@@ -278,6 +283,7 @@ static int take_disabled(struct ptw_call_stack *s, const struct ptw_event *event
 	if (event->type == PTW_EVENT_ASYNC_DISABLED) {
 		if (ptw_call_stack_arrive(s, event->from))
 			return -1;
+		begin(s, event->from);
 		return enter(s, PTW_STEP_INTERRUPT, event->has_ip ? event->ip : 0, event->from, event->from);
 	}
 	if (!s->branch.valid)
@@ -323,10 +329,7 @@ static int take_event(struct ptw_call_stack *s, const struct ptw_event *event)
 	case PTW_EVENT_ASYNC_BRANCH:
 		if (ptw_call_stack_arrive(s, event->from))
 			return -1;
-		if (s->fresh) {
-			s->fresh = false;
-			tell(s, PTW_STEP_BEGIN, event->from, 0);
-		}
+		begin(s, event->from);
 		return enter(s, PTW_STEP_INTERRUPT, event->has_ip ? event->ip : 0, event->from, event->from);
 	default:
 		return 0;

@@ -169,8 +169,9 @@ static void text_what(struct report *r, const struct line *line)
 	case PTW_STEP_INTERRUPT:
 	case PTW_STEP_SYSCALL:
 		ptw_out_colour(r->out, PTW_YELLOW);
-		text_place(r, line->kind == PTW_STEP_SYSCALL ? "=== system call → " : "=== interrupt/exception → ",
-			   step->ip);
+		ptw_out_printf(r->out, "=== %s", line->kind == PTW_STEP_SYSCALL ? "system call" : "interrupt/exception");
+		if (step->ip)
+			text_place(r, " → ", step->ip);
 		text_place(r, " at ", step->from);
 		break;
 	case PTW_STEP_BEGIN:

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/clock.h"
 
-uint64_t ptw_clock_ns(struct ptw_clock *clock, uint64_t tsc)
+/* A larger step back is no error of an estimate: the trace is damaged or begins anew. */
+#define SLACK_NS	1000000
+
+static uint64_t convert(struct ptw_clock *clock, uint64_t tsc)
 {
 	const struct ptw_pt_params *params = clock->params;
 
@@ -11,7 +14,16 @@ uint64_t ptw_clock_ns(struct ptw_clock *clock, uint64_t tsc)
 		clock->started = true;
 		clock->first = tsc;
 	}
-	/* Damaged traces run backwards. */
 	tsc = tsc > clock->first ? tsc - clock->first : 0;
 	return params->nom_freq ? (uint64_t)((unsigned __int128)tsc * 10 / params->nom_freq) : tsc;
+}
+
+uint64_t ptw_clock_ns(struct ptw_clock *clock, uint64_t tsc)
+{
+	uint64_t ns = convert(clock, tsc);
+
+	if (ns < clock->newest && clock->newest - ns < SLACK_NS)
+		return clock->newest;
+	clock->newest = ns;
+	return ns;
 }

@@ -12,6 +12,7 @@ struct ptw_clock {
 	const struct ptw_pt_params *params;
 	bool started;
 	uint64_t first;		/* TSC of the first instruction with a time */
+	uint64_t newest;	/* what ptw_clock_ns() said last */
 };
 
 /**
@@ -19,6 +20,9 @@ struct ptw_clock {
  *
  * Of perf's clock where the recording has its parameters. Else since the first time in the trace, the TSC taken to run at
  * the nominal frequency (100 MHz times the nominal ratio); without that, TSC ticks since then.
+ *
+ * Times between TSC packets are estimates from CYC and MTC and may be a little ahead of the TSC packet that follows; the
+ * clock then stands still instead of running backwards.
  */
 uint64_t ptw_clock_ns(struct ptw_clock *clock, uint64_t tsc);
 
