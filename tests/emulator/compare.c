@@ -3,6 +3,11 @@
  * compare TRUTH CAPTURE-DIR/cpuN.pt...: decode the traces with libipt, one after the other, and check
  * that the executed instructions are those of TRUTH (see truth.c), address by address.
  *
+ * One weakness of libipt is allowed for: a TIP.PGD without IP ends its flow at a MOV to CR3 already, if
+ * there is one before the far branch with no TNT between them. This is so when only the kernel is traced
+ * and it leaves for user mode with page table isolation. The instructions from there to the far branch
+ * are missing in its flow; there they may be, at most EARLY_MAX of them, and are counted as early.
+ *
  * The images are those of images.tsv beside each trace. Prints one line of counts, and the first
  * difference with its surroundings. Exit status: 0 equal, 1 not, 2 usage or files.
  */
@@ -18,6 +23,7 @@
 
 #define CACHE_LIMIT (1ULL << 30)
 #define CONTEXT 8
+#define EARLY_MAX 16
 
 struct truth {
 	uint64_t *ips;
@@ -27,8 +33,9 @@ struct truth {
 };
 
 struct result {
-	uint64_t equal, errors, overflows, user, kernel, async, exec_modes;
+	uint64_t equal, errors, overflows, user, kernel, async, exec_modes, early;
 	bool differs;
+	bool ended_at_mov_cr3;
 };
 
 static void *read_file(const char *path, size_t *len)
@@ -120,7 +127,30 @@ static void show_difference(struct pt_insn_decoder *d, const struct truth *t, ui
 	}
 }
 
-static int drain_events(struct pt_insn_decoder *d, int status, struct result *r)
+static bool is_mov_to_cr3(const struct pt_insn *insn)
+{
+	const uint8_t *p = insn->raw;
+
+	if ((*p & 0xf0) == 0x40)
+		p++;
+	return p[0] == 0x0f && p[1] == 0x22 && ((p[2] >> 3) & 7) == 3;
+}
+
+/* After an early end at MOV to CR3: whether the truth comes to ip soon. */
+static bool catch_up(struct truth *t, struct result *r, uint64_t ip)
+{
+	for (size_t i = 0; i < EARLY_MAX && t->at + i < t->n; i++) {
+		if (t->ips[t->at + i] != ip)
+			continue;
+		r->early += i + 1;
+		t->at += i + 1;
+		return true;
+	}
+	return false;
+}
+
+static int drain_events(struct pt_insn_decoder *d, int status, const struct pt_insn *last,
+			struct result *r)
 {
 	struct pt_event ev;
 
@@ -131,6 +161,8 @@ static int drain_events(struct pt_insn_decoder *d, int status, struct result *r)
 		r->overflows += ev.type == ptev_overflow;
 		r->async += ev.type == ptev_async_branch || ev.type == ptev_async_disabled;
 		r->exec_modes += ev.type == ptev_exec_mode;
+		if (ev.type == ptev_disabled && ev.ip_suppressed && is_mov_to_cr3(last))
+			r->ended_at_mov_cr3 = true;
 	}
 	return status;
 }
@@ -138,22 +170,23 @@ static int drain_events(struct pt_insn_decoder *d, int status, struct result *r)
 static void compare_trace(struct pt_insn_decoder *d, struct truth *t, struct result *r)
 {
 	int status = pt_insn_sync_forward(d);
+	struct pt_insn insn = { 0 };
 
 	while (status >= 0) {
-		struct pt_insn insn = { 0 };
-
-		status = drain_events(d, status, r);
+		status = drain_events(d, status, &insn, r);
 		if (status < 0)
 			break;
+		memset(&insn, 0, sizeof(insn));
 		status = pt_insn_next(d, &insn, sizeof(insn));
 		if (insn.iclass == ptic_error && status < 0)
 			break;
-		if (insn.ip != next_truth(t)) {
+		if (insn.ip != next_truth(t) && !(r->ended_at_mov_cr3 && catch_up(t, r, insn.ip))) {
 			r->differs = true;
 			show_difference(d, t, insn.ip);
 			return;
 		}
 		r->equal++;
+		r->ended_at_mov_cr3 = false;
 		if (insn.ip >> 63)
 			r->kernel++;
 		else
@@ -210,8 +243,8 @@ int main(int argc, char **argv)
 		printf("the truth goes on at word %zu: %016" PRIx64 "\n", t.at - 1, t.ips[t.at - 1]);
 	}
 	printf("equal=%" PRIu64 " user=%" PRIu64 " kernel=%" PRIu64 " differs=%d errors=%" PRIu64
-	       " overflows=%" PRIu64 " interruptions=%" PRIu64 " modes=%" PRIu64 " traces=%" PRIu64
-	       "\n", r.equal, r.user, r.kernel, r.differs, r.errors, r.overflows, r.async,
-	       r.exec_modes, t.traces);
+	       " overflows=%" PRIu64 " interruptions=%" PRIu64 " modes=%" PRIu64 " early=%" PRIu64
+	       " traces=%" PRIu64 "\n", r.equal, r.user, r.kernel, r.differs, r.errors, r.overflows, r.async,
+	       r.exec_modes, r.early, t.traces);
 	return r.differs || r.errors || r.overflows;
 }

@@ -81,6 +81,16 @@ const struct model *model_default(void)
 	return &models[0];
 }
 
+const char *model_names(void)
+{
+	static char names[256];
+	size_t n = 0;
+
+	for (size_t i = 0; i < NUM_MODELS; i++)
+		n += snprintf(names + n, sizeof(names) - n, "%s%s", i ? ", " : "", models[i].name);
+	return names;
+}
+
 void model_list(FILE *to)
 {
 	for (size_t i = 0; i < NUM_MODELS; i++)

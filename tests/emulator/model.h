@@ -40,7 +40,9 @@ struct model {
 /* The model called name, or NULL. */
 const struct model *model_find(const char *name);
 const struct model *model_default(void);
-/* One line for each model. */
+/* All names, separated by commas. */
+const char *model_names(void);
+/* One line for each model, with what it is. */
 void model_list(FILE *to);
 
 struct cpuid_regs {

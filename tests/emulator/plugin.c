@@ -234,12 +234,12 @@ static void at_exit(void *opaque)
 	}
 }
 
-static void usage(FILE *to)
+static void usage(void)
 {
-	fprintf(to, "intel_pt: arguments:\n"
-		"  model=NAME             what the CPU enumerates:\n");
-	model_list(to);
-	fprintf(to,
+	printf("intel_pt: arguments:\n"
+	       "  model=NAME             what the CPU enumerates:\n");
+	model_list(stdout);
+	printf(
 		"  truth=DIR              write each traced instruction's address to DIR/cpuN.ips\n"
 		"  log=on|off             print trace starts, stops and PMIs\n"
 		"  stats=on|off           print counts at exit\n"
@@ -270,8 +270,8 @@ static bool parse(char *arg)
 		opts.model = model_find(value);
 		if (opts.model)
 			return true;
-		fprintf(stderr, "intel_pt: model=%s: no such model; there are:\n", value);
-		model_list(stderr);
+		fprintf(stderr, "intel_pt: model=%s: no such model; there are: %s\n", value,
+			model_names());
 		return false;
 	}
 	if (!strcmp(arg, "truth") && *value) {
@@ -285,7 +285,7 @@ static bool parse(char *arg)
 	    (!strcmp(arg, "compress-ret") && parse_switch(value, &opts.compress_ret)))
 		return true;
 	if (!strcmp(arg, "help") && parse_switch(value, &help) && help) {
-		usage(stdout);
+		usage();
 		exit(0);
 	}
 	fprintf(stderr, "intel_pt: %s=%s: no such argument or value; help=on lists them\n", arg, value);

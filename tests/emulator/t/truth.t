@@ -54,7 +54,7 @@ boot() {
 	rm -rf "${work:?}/$name" "$work/$name.out"
 }
 
-boot pti-off 2 --pti off -- user:user:600 kernel:kernel:c600 both:both:c602
+boot pti-off 1 --pti off -- user:user:600 kernel:kernel:c600 both:both:c602
 boot pti-on 1 --pti on --emulator long-tnt=on -- user:user:c602 kernel:kernel:400 both:both:c00
 
 ok "no fewer than $minimum instructions in all" test "$total" -ge "$minimum"
