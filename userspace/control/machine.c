@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdatomic.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,9 +183,15 @@ void ptw_perf_time(struct ptw_pt_params *params)
 	volatile struct perf_event_mmap_page *page;
 	size_t size = sysconf(_SC_PAGESIZE);
 	uint32_t lock;
-	int fd = open_event(&attr, 0, -1);
+	int fd;
 
 	params->have_time = false;
+	/*
+	 * An event of a CPU, not of a task: opening one of a task switches on perf's part of the scheduler (the static
+	 * branch perf_sched_events), and a second after closing it off again. The trace would run through code that is
+	 * not what /proc/kcore shows at its end, and could not be decoded.
+	 */
+	fd = open_event(&attr, -1, sched_getcpu());
 	if (fd < 0)
 		return;
 	page = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
