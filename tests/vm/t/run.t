@@ -113,10 +113,10 @@ ok 'the kernel log is in console.log' grep -q 'Linux version 6.12' out/console.l
 
 # ---- a guest that hangs, on one CPU, with isolation
 
-guest --smp 1 --pti on --out hang --timeout 30 -- bash -c '
+guest --smp 1 --pti on --out hang --timeout 10 -- bash -c '
 	echo before; echo kept >/out/kept; cat /proc/cpuinfo >/out/cpuinfo; echo 1 >/proc/sys/kernel/sysrq; sleep 1000'
 is "$rc" 125 'a guest that hangs is stopped, with status 125'
-like "$(cat stderr)" 'run: the guest did not end within 30 s' 'and the reason'
+like "$(cat stderr)" 'run: COMMAND did not end within 10 s' 'and the reason'
 is "$(cat stdout)" before 'what it said before is not lost'
 is "$(cat hang/kept)" kept 'nor what it wrote under /out'
 is "$(grep -c ^processor hang/cpuinfo)" 1 '--smp 1 is one CPU'
