@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the verbs share in talking to a person: terminals, colours, near matches, `--help` and option errors. */
+/*
+ * What the verbs share in talking to a person: terminals, colours, near matches, `--help` and option
+ * errors.
+ */
 #ifndef PTWATCH_CLI_OUTPUT_H
 #define PTWATCH_CLI_OUTPUT_H
 
@@ -7,7 +10,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/** cli_colour() - whether @stream may carry colours: it is a terminal that can, and NO_COLOR is unset or empty */
+/**
+ * cli_colour() - whether @stream may carry colours: it is a terminal that can, and NO_COLOR is unset or
+ * empty
+ */
 bool cli_colour(FILE *stream);
 
 /** cli_width() - columns of the terminal behind @stream, at least 40; @fallback when it is none */

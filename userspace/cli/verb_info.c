@@ -104,7 +104,8 @@ static void probe_holders(struct facts *facts)
 	}
 	if (facts->held == HELD_YES) {
 		format_cpus(busy, size, facts->held_cpus, sizeof(facts->held_cpus));
-		ptw_holders_text(PTW_HOLDER_PERF | PTW_HOLDER_PTWATCH, facts->holders, sizeof(facts->holders));
+		ptw_holders_text(PTW_HOLDER_PERF | PTW_HOLDER_PTWATCH, facts->holders,
+				 sizeof(facts->holders));
 	}
 	free(busy);
 	free(online);
@@ -233,9 +234,12 @@ static void print_json(const struct facts *facts, const struct ptw_error *err)
 	if (info->flags & PTWATCH_INFO_PT) {
 		struct json_object *caps = json_object_new_object();
 
-		for (size_t i = 0; i < ptw_pt_capability_count; i++)
-			json_object_object_add(caps, ptw_pt_capabilities[i].name,
-					       json_object_new_boolean(ptw_pt_has(info, &ptw_pt_capabilities[i])));
+		for (size_t i = 0; i < ptw_pt_capability_count; i++) {
+			const struct ptw_pt_capability *cap = &ptw_pt_capabilities[i];
+
+			json_object_object_add(caps, cap->name,
+					       json_object_new_boolean(ptw_pt_has(info, cap)));
+		}
 		json_object_object_add(part, "capabilities", caps);
 		json_object_object_add(part, "address_ranges", json_object_new_int64(info->address_ranges));
 		json_object_object_add(part, "mtc_periods", bits_json(info->mtc_periods));
@@ -269,7 +273,8 @@ static void print_row(const char *name, const char *format, ...)
 }
 
 /* The values a field of IA32_RTIT_CTL may have, with what they mean where that isn't the number itself. */
-static void print_field(const char *name, uint32_t bits, void (*meaning)(unsigned int n, char *buf, size_t size))
+static void print_field(const char *name, uint32_t bits,
+			void (*meaning)(unsigned int n, char *buf, size_t size))
 {
 	const char *separator = "";
 	char text[32];

@@ -2,8 +2,8 @@
 /*
  * ptwatch watch: arm hardware breakpoints, print what hits them, and keep the trace that the hit froze.
  *
- * Nothing here needs undoing: all that is armed belongs to the open device and ends with it, however the program
- * ends.
+ * Nothing here needs undoing: all that is armed belongs to the open device and ends with it, however the
+ * program ends.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,8 +32,10 @@
 #define MAX_TARGETS 16
 #define DEFAULT_BUFFER (4ULL << 20)
 #define DEFAULT_OUTPUT "ptwatch.data"
-#define NO_PMU 1000	/* a PMU type no kernel gives out: recordings want one also where perf has no intel_pt */
-#define MAX_KEPT 4096	/* alarms kept for the recording; the first froze, later ones are of less and less interest */
+/* A PMU type no kernel gives out: recordings want one also where perf has no intel_pt. */
+#define NO_PMU 1000
+/* Alarms kept for the recording; the first ones froze, later ones are of less and less interest. */
+#define MAX_KEPT 4096
 #define NS_PER_SEC 1000000000ULL
 
 struct watch_options {
@@ -223,8 +225,8 @@ static int parse_command_line(struct watch_options *opt, int argc, char **argv)
 	if (!opt->output)
 		opt->output = DEFAULT_OUTPUT;
 	/*
-	 * The watched memory is the kernel's and so is the code that touches it. A recording holds no user code yet, and
-	 * the decoder would lose the kernel's next steps at each stretch it can't follow.
+	 * The watched memory is the kernel's and so is the code that touches it. A recording holds no user
+	 * code yet, and the decoder would lose the kernel's next steps at each stretch it can't follow.
 	 */
 	if (!opt->where)
 		opt->where = PTWATCH_RTIT_CTL_OS;
@@ -324,7 +326,10 @@ static int resolve_targets(struct session *s, struct watch_options *opt, struct 
 	struct ptw_error device_err;
 	int opened = ptw_device_open(&s->device, &device_err);
 
-	/* Missing rights come first, as they make the symbols unreadable too; a missing module only after what was typed. */
+	/*
+	 * Missing rights come first, as they make the symbols unreadable too; a missing module only after
+	 * what was typed.
+	 */
 	if (opened && device_err.status == PTW_EXIT_FAILED) {
 		*err = device_err;
 		return -1;
@@ -376,7 +381,10 @@ static int start_trace(struct session *s, struct ptw_error *err)
 	config.pt_pmu_type = pmu < 0 ? NO_PMU : pmu;
 	memcpy(config.cpuid_14_0, info->cpuid_14_0, sizeof(config.cpuid_14_0));
 	memcpy(config.cpuid_14_1, info->cpuid_14_1, sizeof(config.cpuid_14_1));
-	/* Now rather than after the alarm: what can't be written should be known before anyone waits for it. */
+	/*
+	 * Now rather than after the alarm: what can't be written should be known before anyone waits for
+	 * it.
+	 */
 	s->writer = ptw_recording_create(s->opt->output, &config, err);
 	if (!s->writer)
 		return -1;
@@ -561,7 +569,8 @@ static int wait_for_alarms(struct session *s, struct ptw_error *err)
 			if (time >= deadline)
 				break;
 			/* Rounded up, so that the last round does not spin; an hour at most fits any int. */
-			wait = (deadline - time) / 1000000 >= 3600000 ? 3600000 : (deadline - time) / 1000000 + 1;
+			time = (deadline - time) / 1000000 + 1;
+			wait = time > 3600000 ? 3600000 : time;
 		}
 		if (poll(fds, 2, wait) < 0 && errno != EINTR)
 			return ptw_error_set(err, PTW_EXIT_FAILED, "cannot wait for alarms: %s", strerror(errno));
@@ -622,8 +631,8 @@ static int add_traces(struct session *s, uint64_t *bytes, struct ptw_error *err)
 		if (!pieces.first_size && !pieces.second_size)
 			continue;
 		*bytes += pieces.first_size + pieces.second_size;
-		if (ptw_recording_add_trace(s->writer, trace->cpu, pieces.first, pieces.first_size, pieces.second,
-					    pieces.second_size, err))
+		if (ptw_recording_add_trace(s->writer, trace->cpu, pieces.first, pieces.first_size,
+					    pieces.second, pieces.second_size, err))
 			return -1;
 	}
 	return 0;
@@ -706,7 +715,10 @@ static int conclude(struct session *s, struct ptw_error *err)
 	return 0;
 }
 
-/* The command goes on after the last alarm, as it would without us; after a signal or the timeout it ends with us. */
+/*
+ * The command goes on after the last alarm, as it would without us; after a signal or the timeout it ends
+ * with us.
+ */
 static void end_command(struct session *s)
 {
 	struct pollfd fd = { .fd = s->signals, .events = POLLIN };

@@ -12,10 +12,15 @@ char *ptw_commas(uint64_t value, char *buf, size_t size);
 /** ptw_bytes() - @value as "64 KiB", "1.5 MiB"; a @buf of 32 bytes is enough. Return: @buf. */
 char *ptw_bytes(uint64_t value, char *buf, size_t size);
 
-/** ptw_parse_uint() - a decimal number from @min to @max, nothing around it. Return: 0, or -1 when it is none. */
+/**
+ * ptw_parse_uint() - a decimal number from @min to @max, nothing around it. Return: 0, or -1 when it is
+ * none.
+ */
 int ptw_parse_uint(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 
-/** ptw_parse_size() - "65536", "64k", "4M", "1G" (binary units, KiB and KB mean the same). Return: 0 or -1. */
+/**
+ * ptw_parse_size() - "65536", "64k", "4M", "1G" (binary units, KiB and KB mean the same). Return: 0 or -1.
+ */
 int ptw_parse_size(const char *text, uint64_t *bytes);
 
 /** ptw_parse_duration() - "10" (seconds), "1.5s", "500ms", "40us", "100ns", "2m". Return: 0 or -1. */

@@ -28,8 +28,8 @@ struct ptw_alarm_listener {
 };
 
 /*
- * Lengths are minima and types are checked by length only, as netlink does: a longer attribute of a newer module still
- * parses. (libnl's NLA_STRING is the one that insists on the NUL.)
+ * Lengths are minima and types are checked by length only, as netlink does: a longer attribute of a newer
+ * module still parses. (libnl's NLA_STRING is the one that insists on the NUL.)
  */
 static const struct nla_policy policy[PTWATCH_A_MAX + 1] = {
 	[PTWATCH_A_SEQ]		 = { .type = NLA_U64 },
@@ -59,8 +59,9 @@ static const struct nla_policy policy[PTWATCH_A_MAX + 1] = {
 
 /* What every message carries. */
 static const int mandatory[] = {
-	PTWATCH_A_SEQ, PTWATCH_A_WATCH, PTWATCH_A_TIME, PTWATCH_A_TSC, PTWATCH_A_CPU, PTWATCH_A_PID, PTWATCH_A_TGID,
-	PTWATCH_A_COMM, PTWATCH_A_CGROUP, PTWATCH_A_ACCESS, PTWATCH_A_ADDRESS, PTWATCH_A_LEN, PTWATCH_A_IP,
+	PTWATCH_A_SEQ, PTWATCH_A_WATCH, PTWATCH_A_TIME, PTWATCH_A_TSC, PTWATCH_A_CPU, PTWATCH_A_PID,
+	PTWATCH_A_TGID, PTWATCH_A_COMM, PTWATCH_A_CGROUP, PTWATCH_A_ACCESS,
+	PTWATCH_A_ADDRESS, PTWATCH_A_LEN, PTWATCH_A_IP,
 	PTWATCH_A_LOST,
 };
 
@@ -137,7 +138,8 @@ int ptw_alarm_parse(struct nlmsghdr *message, struct ptw_alarm *alarm, struct pt
 	alarm->old_value = u64_of(attr, PTWATCH_A_OLD);
 	alarm->new_value = u64_of(attr, PTWATCH_A_NEW);
 	alarm->stack_count = array_of(attr, PTWATCH_A_STACK, alarm->stack, PTW_ALARM_STACK_MAX);
-	alarm->have_regs = array_of(attr, PTWATCH_A_REGS, alarm->regs, PTWATCH_REG_COUNT) == PTWATCH_REG_COUNT;
+	alarm->have_regs =
+		array_of(attr, PTWATCH_A_REGS, alarm->regs, PTWATCH_REG_COUNT) == PTWATCH_REG_COUNT;
 	alarm->have_trace = !!attr[PTWATCH_A_TRACE_STATE];
 	alarm->trace_state = u32_of(attr, PTWATCH_A_TRACE_STATE);
 	alarm->trace_bank = u32_of(attr, PTWATCH_A_TRACE_BANK);
@@ -206,7 +208,10 @@ struct ptw_alarm_listener *ptw_alarm_listener_open(struct ptw_error *err)
 			ptw_error_set(err, PTW_EXIT_FAILED, "cannot listen to alarms: %s", nl_geterror(ret));
 		goto fail;
 	}
-	/* Beyond net.core.rmem_max with CAP_NET_ADMIN, up to it without; a small buffer is no reason to fail. */
+	/*
+	 * Beyond net.core.rmem_max with CAP_NET_ADMIN, up to it without; a small buffer is no reason to
+	 * fail.
+	 */
 	if (setsockopt(nl_socket_get_fd(listener->socket), SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
 		setsockopt(nl_socket_get_fd(listener->socket), SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	return listener;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Alarms over generic netlink (<linux/ptwatch_netlink.h>), received with libnl-3: it resolves the family, checks
- * attributes against a policy and knows netlink's padding and multi-message rules.
+ * Alarms over generic netlink (<linux/ptwatch_netlink.h>), received with libnl-3: it resolves the family,
+ * checks attributes against a policy and knows netlink's padding and multi-message rules.
  */
 #ifndef PTWATCH_CONTROL_ALARM_LISTENER_H
 #define PTWATCH_CONTROL_ALARM_LISTENER_H
@@ -28,7 +28,8 @@ int ptw_alarm_listener_fd(const struct ptw_alarm_listener *listener);
  * ptw_alarm_listener_receive() - hand the alarms that wait to @alarm, without blocking
  *
  * Returns after a few hundred at most, so poll again.
- * @alarm must not call this again. A malformed message fails with PTW_EXIT_FAILED; the next call goes on behind it.
+ * @alarm must not call this again. A malformed message fails with PTW_EXIT_FAILED; the next call goes on
+ * behind it.
  */
 int ptw_alarm_listener_receive(struct ptw_alarm_listener *listener,
 			       void (*alarm)(const struct ptw_alarm *alarm, void *arg), void *arg,
@@ -36,7 +37,8 @@ int ptw_alarm_listener_receive(struct ptw_alarm_listener *listener,
 
 /**
  * ptw_alarm_listener_overruns() - how often the socket overflowed (ENOBUFS) since the listener was opened
- * @lost: out: numbers missing at those places, of which some may belong to watches without an event; may be NULL
+ * @lost: out: numbers missing at those places, of which some may belong to watches without an event; may be
+ * NULL
  */
 uint64_t ptw_alarm_listener_overruns(const struct ptw_alarm_listener *listener, uint64_t *lost);
 

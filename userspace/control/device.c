@@ -175,7 +175,8 @@ static int map_cpu(struct ptw_device *device, struct ptw_cpu_trace *trace, struc
 	if (map == MAP_FAILED)
 		goto fail;
 	trace->control = map;
-	map = mmap(NULL, device->buffer_size, PROT_READ, MAP_SHARED, device->fd, (off_t)PTWATCH_MMAP_DATA(trace->cpu));
+	map = mmap(NULL, device->buffer_size, PROT_READ, MAP_SHARED, device->fd,
+		   (off_t)PTWATCH_MMAP_DATA(trace->cpu));
 	if (map == MAP_FAILED)
 		goto fail;
 	trace->data = map;
@@ -185,7 +186,8 @@ fail:
 			     trace->cpu, strerror(errno));
 }
 
-int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_request *request, struct ptw_error *err)
+int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_request *request,
+			   struct ptw_error *err)
 {
 	struct ptwatch_trace setup = {
 		.size = sizeof(setup),
@@ -200,8 +202,8 @@ int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_req
 	int ret = -1;
 
 	/*
-	 * The module would take "every online CPU" too, but then we could not know which to map when one comes or goes
-	 * just now: name them.
+	 * The module would take "every online CPU" too, but then we could not know which to map when one
+	 * comes or goes just now: name them.
 	 */
 	if (!cpus) {
 		if (ptw_online_cpus(&online, &cpus_size) < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A session with /dev/ptwatch (<linux/ptwatch.h>): its calls with errors that name the remedy, and its mappings.
- * Everything ends with ptw_device_close(), or with the process.
+ * A session with /dev/ptwatch (<linux/ptwatch.h>): its calls with errors that name the remedy, and its
+ * mappings. Everything ends with ptw_device_close(), or with the process.
  */
 #ifndef PTWATCH_CONTROL_DEVICE_H
 #define PTWATCH_CONTROL_DEVICE_H
@@ -32,8 +32,8 @@ struct ptw_device {
  * ptw_device_open() - open the device and ask it what it can do
  * @device: to be closed with ptw_device_close() also after a failure
  *
- * Fails with PTW_EXIT_UNSUPPORTED when the module is not loaded or speaks another ABI, with PTW_EXIT_FAILED for missing
- * rights.
+ * Fails with PTW_EXIT_UNSUPPORTED when the module is not loaded or speaks another ABI, with PTW_EXIT_FAILED
+ * for missing rights.
  */
 int ptw_device_open(struct ptw_device *device, struct ptw_error *err);
 
@@ -52,13 +52,15 @@ struct ptw_trace_request {
  * ptw_trace_default_rtit_ctl() - good bits for a ring that will be frozen, of those the CPU has
  * @where: PTWATCH_RTIT_CTL_OS and/or PTWATCH_RTIT_CTL_USER
  *
- * Branches, TSC, MTC every 8 crystal clocks (2^3) or as near as the CPU allows, and a PSB every 2 KiB: the oldest bytes of a
- * wrapped ring are unreadable up to the next PSB, and after an error the decoder goes on from there.
+ * Branches, TSC, MTC every 8 crystal clocks (2^3) or as near as the CPU allows, and a PSB every 2 KiB: the
+ * oldest bytes of a wrapped ring are unreadable up to the next PSB, and after an error the decoder goes on
+ * from there.
  */
 uint64_t ptw_trace_default_rtit_ctl(const struct ptwatch_info *info, uint64_t where);
 
 /** ptw_device_trace_setup() - reserve Intel PT, allocate and map the buffers; nothing is traced yet */
-int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_request *request, struct ptw_error *err);
+int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_request *request,
+			   struct ptw_error *err);
 int ptw_device_trace_start(struct ptw_device *device, struct ptw_error *err);
 int ptw_device_trace_stop(struct ptw_device *device, struct ptw_error *err);
 

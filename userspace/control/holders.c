@@ -105,8 +105,8 @@ static int by_pid(const void *a, const void *b)
 	return ((const struct process *)a)->pid - ((const struct process *)b)->pid;
 }
 
-void ptw_holders_each(unsigned int kinds, void (*found)(int pid, const char *comm, unsigned int kinds, void *arg),
-		      void *arg)
+void ptw_holders_each(unsigned int kinds,
+		      void (*found)(int pid, const char *comm, unsigned int kinds, void *arg), void *arg)
 {
 	struct processes all = { 0 };
 	struct process *process;

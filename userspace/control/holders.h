@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who else may hold what we were refused. The kernel does not tell who has a debug register or Intel PT, so this looks
- * at /proc: which processes have perf events or /dev/ptwatch open, and which are traced. Best effort: processes of
- * others are seen by root only, and events that belong to the kernel itself not at all.
+ * Who else may hold what we were refused. The kernel does not tell who has a debug register or Intel PT, so
+ * this looks at /proc: which processes have perf events or /dev/ptwatch open, and which are traced. Best
+ * effort: processes of others are seen by root only, and events that belong to the kernel itself not at
+ * all.
  */
 #ifndef PTWATCH_CONTROL_HOLDERS_H
 #define PTWATCH_CONTROL_HOLDERS_H
@@ -24,8 +25,10 @@ enum ptw_holder {
  */
 int ptw_holders_text(unsigned int kinds, char *buf, size_t size);
 
-/** ptw_holders_each() - call @found(pid, comm, kinds, arg) for each such process, in order of their numbers */
-void ptw_holders_each(unsigned int kinds, void (*found)(int pid, const char *comm, unsigned int kinds, void *arg),
-		      void *arg);
+/**
+ * ptw_holders_each() - call @found(pid, comm, kinds, arg) for each such process, in order of their numbers
+ */
+void ptw_holders_each(unsigned int kinds,
+		      void (*found)(int pid, const char *comm, unsigned int kinds, void *arg), void *arg);
 
 #endif /* PTWATCH_CONTROL_HOLDERS_H */

@@ -187,9 +187,9 @@ void ptw_perf_time(struct ptw_pt_params *params)
 
 	params->have_time = false;
 	/*
-	 * An event of a CPU, not of a task: opening one of a task switches on perf's part of the scheduler (the static
-	 * branch perf_sched_events), and a second after closing it off again. The trace would run through code that is
-	 * not what /proc/kcore shows at its end, and could not be decoded.
+	 * An event of a CPU, not of a task: opening one of a task switches on perf's part of the scheduler
+	 * (the static branch perf_sched_events), and a second after closing it off again. The trace would
+	 * run through code that is not what /proc/kcore shows at its end, and could not be decoded.
 	 */
 	fd = open_event(&attr, -1, sched_getcpu());
 	if (fd < 0)

@@ -29,8 +29,8 @@ bool ptw_pt_has(const struct ptwatch_info *info, const struct ptw_pt_capability 
 /**
  * ptw_machine_cpuid() - fill the fields of @info that CPUID alone gives, for when the module can't
  *
- * Of PTWATCH_INFO_* only PT and TRACEABLE, as far as CPUID tells; rtit_ctl, tsc_khz, max_nonturbo_ratio and the buffer
- * size stay 0.
+ * Of PTWATCH_INFO_* only PT and TRACEABLE, as far as CPUID tells; rtit_ctl, tsc_khz, max_nonturbo_ratio and
+ * the buffer size stay 0.
  */
 void ptw_machine_cpuid(struct ptwatch_info *info);
 

@@ -43,7 +43,7 @@ static int check_alignment(const struct ptw_watch_target *target, const char *te
 	return ptw_error_set(err, status,
 			     "%s: 0x%llx is not aligned to %u bytes, as a debug register wants it; watch %u byte%s there, or 0x%llx:%u",
 			     text, (unsigned long long)target->address, target->len, fits, fits == 1 ? "" : "s",
-			     (unsigned long long)(target->address & ~(uint64_t)(target->len - 1)), target->len);
+			     (unsigned long long)(target->address & -(uint64_t)target->len), target->len);
 }
 
 static int parse_address(const char *text, struct ptw_watch_target *target, struct ptw_error *err)
@@ -121,7 +121,10 @@ int ptw_watch_target_resolve(struct ptw_watch_target *target, const struct ptw_s
 	if (target->is_address) {
 		if (symbols)
 			symbol = ptw_symbols_at(symbols, target->address);
-		/* The nearest symbol below says nothing about an address far from it, such as one of the heap. */
+		/*
+		 * The nearest symbol below says nothing about an address far from it, such as one of the
+		 * heap.
+		 */
 		if (symbol && target->address - symbol->addr >= (symbol->size ? symbol->size : 4096))
 			symbol = NULL;
 	} else if (ptw_symbols_resolve(symbols, target->place, &target->address, &symbol, err)) {

@@ -24,8 +24,8 @@ struct ptw_watch_target {
  * ptw_watch_target_parse() - read PLACE:LEN:MODE
  * @text: LEN is 1, 2, 4 or 8, MODE is w, rw or x; with x, LEN must be omitted (or 8)
  *
- * Everything that is wrong whatever the machine fails with PTW_EXIT_USAGE: the form, LEN, MODE, and an address given as a
- * number that is misaligned or not in the kernel's half.
+ * Everything that is wrong whatever the machine fails with PTW_EXIT_USAGE: the form, LEN, MODE, and an
+ * address given as a number that is misaligned or not in the kernel's half.
  */
 int ptw_watch_target_parse(const char *text, struct ptw_watch_target *target, struct ptw_error *err);
 
@@ -33,8 +33,8 @@ int ptw_watch_target_parse(const char *text, struct ptw_watch_target *target, st
  * ptw_watch_target_resolve() - find @target's address and label
  * @symbols: may be NULL for a target that is an address
  *
- * What only this kernel's symbols can tell fails with PTW_EXIT_FAILED: an unknown symbol, a misaligned one, data watched for
- * execution and per-CPU symbols, whose value is an offset.
+ * What only this kernel's symbols can tell fails with PTW_EXIT_FAILED: an unknown symbol, a misaligned one,
+ * data watched for execution and per-CPU symbols, whose value is an offset.
  */
 int ptw_watch_target_resolve(struct ptw_watch_target *target, const struct ptw_symbols *symbols,
 			     struct ptw_error *err);

@@ -35,7 +35,8 @@ static const char *printable(const char *text, char *buf, size_t size)
 	return buf;
 }
 
-static void write_stack(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols, size_t width)
+static void write_stack(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols,
+			size_t width)
 {
 	size_t column = strlen(STACK_INDENT);
 	char name[256];
