@@ -214,7 +214,8 @@ int ptw_buffer_mmap(struct ptw_buffer *buffer, struct vm_area_struct *vma, bool 
 {
 	unsigned long size = vma->vm_end - vma->vm_start;
 
-	if (!(vma->vm_flags & VM_SHARED) || size > (data ? buffer->size : PAGE_SIZE))
+	/* Not VM_SHARED, which a shared mapping of a file opened for reading only does not have. */
+	if (!(vma->vm_flags & VM_MAYSHARE) || size > (data ? buffer->size : PAGE_SIZE))
 		return -EINVAL;
 	if (vma->vm_flags & (VM_WRITE | VM_EXEC))
 		return -EPERM;

@@ -325,7 +325,8 @@ static __poll_t device_poll(struct file *file, struct poll_table_struct *wait)
 	__poll_t events = 0;
 
 	poll_wait(file, &session->wait, wait);
-	if (atomic_xchg(&session->alarms, 0))
+	/* Who does not ask for alarms must not take them from who does. */
+	if ((poll_requested_events(wait) & EPOLLPRI) && atomic_xchg(&session->alarms, 0))
 		events |= EPOLLPRI;
 	if (ptw_trace_any_frozen(session))
 		events |= EPOLLIN | EPOLLRDNORM;

@@ -193,6 +193,9 @@ static int own_cpu(struct ptw_cpu_trace *ct)
 	struct own_call call = { .ct = ct };
 	struct perf_event *hold;
 
+	/* Without perf's PMU nothing is held, and a stopped trace does not show in TraceEn. */
+	if (per_cpu(owner, ct->cpu))
+		return -EBUSY;
 	hold = ptw_hold_get(ct->cpu, ct->trace->pmu_type);
 	if (IS_ERR(hold))
 		return PTR_ERR(hold);
