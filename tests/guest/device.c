@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The promises of <linux/ptwatch.h>, kept or not: run as root in a guest with two CPUs, Intel PT,
+ * pokee.ko and msr.ko. Prints TAP.
+ *
+ *	device [PART…]		all parts, or those whose names are given
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "guest.h"
+
+static const struct {
+	const char *name;
+	void (*test)(void);
+} parts[] = {
+	{ "info", test_info },
+	{ "setup", test_setup },
+	{ "ownership", test_ownership },
+	{ "mapping", test_mapping },
+	{ "tracing", test_tracing },
+	{ "watch", test_watch_arguments },
+	{ "hits", test_hits },
+	{ "limits", test_limits },
+	{ "freeze", test_freeze },
+	{ "netlink", test_netlink },
+	{ "hotplug", test_hotplug },
+	{ "end", test_session_end },
+	{ "rights", test_rights },
+	/* Last: it unloads the module. */
+	{ "module", test_module },
+};
+
+static bool wanted(const char *name, int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strcmp(argv[i], name))
+			return true;
+	return argc == 1;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int i;
+
+	/* A call that never returns is a failure, not a hung test. */
+	alarm(400);
+	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		if (!wanted(parts[i].name, argc, argv))
+			continue;
+		diag("%s", parts[i].name);
+		pin(0);
+		parts[i].test();
+	}
+	return done_testing();
+}
