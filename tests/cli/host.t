@@ -47,7 +47,7 @@ for verb in info watch packets insns calls; do
 	run --help
 done
 run --version
-like "$stdout" '^ptwatch [0-9]+\.[0-9]+$' 'ptwatch --version'
+like "$stdout" '^ptwatch [0-9]+\.[0-9]+\.[0-9]+$' 'ptwatch --version'
 run
 is "$status" 2 'without a verb: status 2'
 like "$stderr" 'Usage: ptwatch VERB' 'without a verb: how to use it'

@@ -67,6 +67,7 @@ struct session {
 	size_t kept_count;
 	ssize_t pending;	/* the kept alarm whose trace line waits for the recording; -1: none */
 	bool frozen;
+	bool damaged;		/* a CPU ended its trace by itself */
 	int signals;		/* signalfd */
 	pid_t child;		/* 0: none, or it ended */
 	bool command_ended;
@@ -624,9 +625,12 @@ static int add_traces(struct session *s, uint64_t *bytes, struct ptw_error *err)
 					     "the control page of CPU %u does not come to rest; `dmesg | tail` may tell more", trace->cpu);
 		if (control.state == PTWATCH_STATE_RUNNING)
 			continue;
-		if (control.state == PTWATCH_STATE_ERROR)
-			cli_progress(VERB, "CPU %u ended its trace with an error (status 0x%" PRIx64 "); what it wrote before is kept",
+		if (control.state == PTWATCH_STATE_ERROR) {
+			s->damaged = true;
+			cli_progress(VERB,
+				     "CPU %u ended its trace with an error (status 0x%" PRIx64 "); what it wrote before is kept",
 				     trace->cpu, (uint64_t)control.rtit_status);
+		}
 		pieces = ptw_trace_pieces(&control, trace->data);
 		if (!pieces.first_size && !pieces.second_size)
 			continue;
@@ -777,6 +781,8 @@ static int run(int argc, char **argv)
 	if (!ret)
 		ret = conclude(&s, &err);
 	status = ret ? cli_error(VERB, &err) : cli_flush(VERB);
+	if (status == PTW_EXIT_OK && s.damaged)
+		status = PTW_EXIT_GAPS;
 	/* Disarmed before the command is waited for: it shall not run slower than it must. */
 	ptw_device_close(&s.device);
 	end_command(&s);
