@@ -96,6 +96,8 @@ for line in sys.stdin:
 	alarm = json.loads(line)
 	print(alarm["address"] == sys.argv[1], alarm["len"], alarm["access"], alarm["comm"], alarm["new"][-8:])' \
 	"$meta" <<<"$stdout" | sort | uniq -c | sed 's/^ *//')" '2 True 4 w health_check deadbeef' 'watch --json -n 2: two objects'
+run ptwatch watch jiffies_64:8:w
+like "$stdout" '^ALARM #1  write 8 bytes at jiffies' 'watch: the example of the man page'
 run ptwatch watch "$meta:1:rw"
 like "$stdout" 'access 1 byte at kv_cache_meta\+0x0' 'watch: an address is named'
 like "$stdout" '          old 0x[0-9a-f]{2}  new 0xef
