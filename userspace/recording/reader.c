@@ -762,13 +762,22 @@ out:
 }
 
 /* The running kernel is the recorded one if it is of that release and lies at that (randomised) address. */
-static bool is_this_boot(const struct reader *r, const struct ptw_symbols *live)
+static void add_live_symbols(const struct reader *r, struct ptw_recording *rec)
 {
+	struct ptw_symbols *live;
 	struct utsname uts;
 	uint64_t text;
 
-	return r->kernel_text && r->release[0] && !uname(&uts) && !strcmp(uts.release, r->release) &&
-	       !ptw_symbols_resolve(live, "_text", &text, NULL, NULL) && text == r->kernel_text;
+	if (!r->kernel_text || uname(&uts) || strcmp(uts.release, r->release))
+		return;
+	live = ptw_symbols_new();
+	if (live && !ptw_symbols_load_kallsyms(live, "/proc/kallsyms", NULL) &&
+	    !ptw_symbols_resolve(live, "_text", &text, NULL, NULL) && text == r->kernel_text) {
+		ptw_symbols_free(rec->symbols);
+		rec->symbols = live;
+	} else {
+		ptw_symbols_free(live);
+	}
 }
 
 static int read_beside(struct reader *r, struct ptw_recording *rec)
@@ -779,13 +788,7 @@ static int read_beside(struct reader *r, struct ptw_recording *rec)
 	if (!rec->symbols)
 		return out_of_memory(r);
 	if (!r->dir) {
-		if (r->kernel_text && ptw_symbols_load_kallsyms(rec->symbols, "/proc/kallsyms", NULL) == 0 &&
-		    !is_this_boot(r, rec->symbols)) {
-			ptw_symbols_free(rec->symbols);
-			rec->symbols = ptw_symbols_new();
-			if (!rec->symbols)
-				return out_of_memory(r);
-		}
+		add_live_symbols(r, rec);
 		return 0;
 	}
 	snprintf(path, sizeof(path), "%s/kcore_dir/kcore", r->dir);
