@@ -203,8 +203,8 @@ static long ioctl_watch_stat(struct ptw_session *session, void __user *uarg)
 }
 
 /*
- * Calls without a struct. But for WATCH_DEL, callers pass no third argument, so @arg is whatever the
- * register held.
+ * Calls without a struct. But for WATCH_DEL, callers pass no third argument, so @arg is whatever
+ * the register held.
  */
 static long ioctl_plain(struct ptw_session *session, unsigned int nr, unsigned long arg)
 {

@@ -54,7 +54,8 @@ static bool within_rate(struct ptw_watch *watch, u64 tsc)
 	 * Of CPUs that find the second over at once, one starts the next; the others count into it
 	 * a moment later.
 	 */
-	if (tsc - start >= 1000ULL * tsc_khz && atomic64_cmpxchg(&watch->window, start, tsc) == start)
+	if (tsc - start >= 1000ULL * tsc_khz &&
+	    atomic64_cmpxchg(&watch->window, start, tsc) == start)
 		atomic_set(&watch->window_alarms, 0);
 	return atomic_inc_return(&watch->window_alarms) <= watch->arg.max_rate;
 }

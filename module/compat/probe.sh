@@ -14,7 +14,7 @@ trap 'rm -f "$tmp" "$tmp.o" "$tmp.log"' EXIT
 
 echo "/* Written by compat/probe.sh for this kernel; do not edit. */" >"$tmp"
 for probe in "$dir"/have_*.c; do
-	name=$(basename "$probe" .c | tr 'a-z' 'A-Z')
+	name=$(basename "$probe" .c | tr '[:lower:]' '[:upper:]')
 	if "$@" -c -o "$tmp.o" "$probe" 2>"$tmp.log"; then
 		echo "#define $name 1"
 	elif [ "$name" = HAVE_KERNEL ]; then
