@@ -28,6 +28,7 @@ fi
 root=$("$top/tests/vm/cache" path root)
 perf_here() { perf script -f -i "$work/$1" "${@:2}"; }
 perf_guest() {
+	# shellcheck disable=SC2016 # the inner shell expands them
 	unshare -m sh -c '
 		mount --bind "$1" "$2/mnt" && mount -t proc proc "$2/proc" || exit
 		recording=$3; root=$2; shift 3

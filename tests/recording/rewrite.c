@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reads a recording and writes it again: rewrite FROM TO [PROC]. With PROC, its kallsyms, modules and kcore are copied. */
+/*
+ * Reads a recording and writes it again: rewrite FROM TO [PROC]. With PROC, its kallsyms, modules
+ * and kcore are copied.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,7 +33,8 @@ int main(int argc, char **argv)
 		return fail(&err);
 	config.params = r->params;
 	config.rtit_ctl = PTWATCH_RTIT_CTL_OS | PTWATCH_RTIT_CTL_TSCEN | PTWATCH_RTIT_CTL_BRANCHEN |
-			  (uint64_t)r->params.mtc_freq << 14 | (r->params.mtc_freq ? PTWATCH_RTIT_CTL_MTCEN : 0);
+			  (uint64_t)r->params.mtc_freq << 14 |
+			  (r->params.mtc_freq ? PTWATCH_RTIT_CTL_MTCEN : 0);
 	w = ptw_recording_create(argv[2], &config, &err);
 	if (!w)
 		return fail(&err);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Recordings: what is written is read back, perf's own file is read right, and damaged files are refused without harm.
- * With PTWATCH_FUZZ=N, N damaged files of each kind instead of a few hundred (tests/recording/fuzz.t, with sanitizers).
+ * Recordings: what is written is read back, perf's own file is read right, and damaged files are refused
+ * without harm. With PTWATCH_FUZZ=N, N damaged files of each kind instead of a few hundred
+ * (tests/recording/fuzz.t, with sanitizers).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,8 +101,8 @@ static bool sample_path(char *path, size_t size, const char *name)
 	if (samples)
 		snprintf(path, size, "%s/%s", samples, name);
 	else
-		snprintf(path, size, "%.*s/../../../shared/samples/%s", (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__,
-			 name);
+		snprintf(path, size, "%.*s/../../../shared/samples/%s",
+			 (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__, name);
 	return !access(path, R_OK);
 }
 
@@ -109,23 +110,44 @@ static const struct ptw_trace_config config = {
 	.params = {
 		.family = 6, .model = 85, .stepping = 4, .mtc_freq = 3, .nom_freq = 37,
 		.cpuid_0x15_eax = 2, .cpuid_0x15_ebx = 308,
-		.addr = { { 1, 0xffffffff81000000, 0xffffffff810fffff }, { 2, 0xffffffff82000000, 0xffffffff82000000 } },
+		.addr = { { 1, 0xffffffff81000000, 0xffffffff810fffff },
+			  { 2, 0xffffffff82000000, 0xffffffff82000000 } },
 		.have_time = true, .time_shift = 31, .time_mult = 1024549122, .time_zero = 0xfffffff0a6c00000,
 	},
-	.rtit_ctl = PTWATCH_RTIT_CTL_OS | PTWATCH_RTIT_CTL_BRANCHEN | PTWATCH_RTIT_CTL_TSCEN | PTWATCH_RTIT_CTL_MTCEN |
-		    3ULL << 14 | 3ULL << 24,
+	.rtit_ctl = PTWATCH_RTIT_CTL_OS | PTWATCH_RTIT_CTL_BRANCHEN | PTWATCH_RTIT_CTL_TSCEN |
+		    PTWATCH_RTIT_CTL_MTCEN | 3ULL << 14 | 3ULL << 24,
 	.pt_pmu_type = 8,
 };
 
 static struct ptw_alarm sample_alarm(void)
 {
 	struct ptw_alarm a = {
-		.seq = 7, .time = 123456789012345, .tsc = 0x8000000000000001, .cgroup = 4242, .address = 0xffffffffc0a01180,
-		.ip = 0xffffffffc020101d, .old_value = 0x5a5a000000000010, .new_value = 0x5a5a0000deadbeef,
-		.trace_offset = 4096, .trace_size = 65536, .lost = 3, .watch = 2, .cpu = 1, .pid = 4242, .tgid = 4240,
-		.access = PTWATCH_ACCESS_W, .len = 8, .trace_state = PTWATCH_STATE_FROZEN, .trace_bank = 1,
-		.label = "kv_cache_meta+0x0", .comm = "health \"check\"", .have_values = 1, .have_trace = 1, .have_regs = 1,
-		.stack_count = 3, .stack = { 0xffffffffc020101d, 0xffffffff81000305, 0x1234 },
+		.seq = 7,
+		.time = 123456789012345,
+		.tsc = 0x8000000000000001,
+		.cgroup = 4242,
+		.address = 0xffffffffc0a01180,
+		.ip = 0xffffffffc020101d,
+		.old_value = 0x5a5a000000000010,
+		.new_value = 0x5a5a0000deadbeef,
+		.trace_offset = 4096,
+		.trace_size = 65536,
+		.lost = 3,
+		.watch = 2,
+		.cpu = 1,
+		.pid = 4242,
+		.tgid = 4240,
+		.access = PTWATCH_ACCESS_W,
+		.len = 8,
+		.trace_state = PTWATCH_STATE_FROZEN,
+		.trace_bank = 1,
+		.label = "kv_cache_meta+0x0",
+		.comm = "health \"check\"",
+		.have_values = 1,
+		.have_trace = 1,
+		.have_regs = 1,
+		.stack_count = 3,
+		.stack = { 0xffffffffc020101d, 0xffffffff81000305, 0x1234 },
 	};
 
 	for (int i = 0; i < PTWATCH_REG_COUNT; i++)
@@ -149,8 +171,16 @@ static char *make_proc(void)
 		.e_ehsize = sizeof(h), .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 2,
 	};
 	Elf64_Phdr p[2] = {
-		{ .p_type = PT_LOAD, .p_flags = 7, .p_offset = 0x1000, .p_vaddr = 0xffffffff81000000, .p_filesz = 0x2000 },
-		{ .p_type = PT_LOAD, .p_flags = 7, .p_offset = 0x3000, .p_vaddr = 0xffffffffc0200000, .p_filesz = 0x4000 },
+		{ .p_type = PT_LOAD,
+		  .p_flags = 7,
+		  .p_offset = 0x1000,
+		  .p_vaddr = 0xffffffff81000000,
+		  .p_filesz = 0x2000 },
+		{ .p_type = PT_LOAD,
+		  .p_flags = 7,
+		  .p_offset = 0x3000,
+		  .p_vaddr = 0xffffffffc0200000,
+		  .p_filesz = 0x4000 },
 	};
 	char *proc = in_dir("proc");
 
@@ -220,7 +250,10 @@ static void reads_what_it_wrote(void **state)
 		}
 	}
 
-	/* Kernel text, the module, and the trampoline, which lies inside the module's claim: three disjoint parts. */
+	/*
+	 * Kernel text, the module, and the trampoline, which lies inside the module's claim: three
+	 * disjoint parts.
+	 */
 	assert_int_equal(r->image.count, 3);
 	assert_int_equal(r->image.section[0].vaddr, 0xffffffff81000000);
 	assert_int_equal(r->image.section[0].size, 0x2000);
@@ -373,7 +406,10 @@ static void leaves_nothing_when_it_fails(void **state)
 	setrlimit(RLIMIT_FSIZE, &limit);
 	assert_int_equal(count_files(), 0);
 
-	/* A kernel that hides its addresses, and one that locks its code away: the rest can still be recorded. */
+	/*
+	 * A kernel that hides its addresses, and one that locks its code away: the rest can still
+	 * be recorded.
+	 */
 	proc = make_proc();
 	put_file(in_dir("proc/kallsyms"), "0000000000000000 T _text\n0000000000000000 T _etext\n", 50);
 	w = ptw_recording_create(in_dir("rec"), &config, &err);
@@ -404,12 +440,17 @@ static void writes_alarms_as_json(void **state)
 	fclose(out);
 	ptw_symbols_free(symbols);
 	assert_ptr_equal(strchr(text, '\n'), text + size - 1);
-	for (const char *const *want = (const char *const[]){
-		"\"seq\":7,", "\"address\":\"0xffffffffc0a01180\"", "\"old\":\"0x5a5a000000000010\"",
-		"\"new\":\"0x5a5a0000deadbeef\"", "\"access\":\"w\"", "\"comm\":\"health \\\"check\\\"\"",
-		"\"ip_symbol\":\"health_tick+0x1d [kvdemo]\"",
-		"{\"ip\":\"0xffffffff81000305\",\"symbol\":\"kernel_clone+0x5\"},{\"ip\":\"0x0000000000001234\"}",
-		"\"tsc\":9223372036854775809,", "\"state\":\"frozen\"", "\"ax\":\"0xffff000000000000\"", NULL }; *want; want++) {
+	for (const char *const *want =
+		     (const char *const[]){
+			     "\"seq\":7,", "\"address\":\"0xffffffffc0a01180\"",
+			     "\"old\":\"0x5a5a000000000010\"", "\"new\":\"0x5a5a0000deadbeef\"",
+			     "\"access\":\"w\"", "\"comm\":\"health \\\"check\\\"\"",
+			     "\"ip_symbol\":\"health_tick+0x1d [kvdemo]\"",
+			     "{\"ip\":\"0xffffffff81000305\",\"symbol\":\"kernel_clone+0x5\"}",
+			     "{\"ip\":\"0x0000000000001234\"}",
+			     "\"tsc\":9223372036854775809,", "\"state\":\"frozen\"",
+			     "\"ax\":\"0xffff000000000000\"", NULL };
+	     *want; want++) {
 		if (!strstr(text, *want))
 			fail_msg("%s lacks %s", text, *want);
 	}
@@ -429,10 +470,14 @@ static void writes_alarms_as_json(void **state)
 	assert_false(got->have_values || got->have_trace || got->have_regs);
 	free(got);
 
-	for (const char *const *bad = (const char *const[]){
-		"{\"seq\":", "[1]", "{\"seq\":\"1\"}", "{\"seq\":-1}", "{\"cpu\":4294967296}", "{\"ip\":\"12\"}",
-		"{\"ip\":\"0x11112222333344445\"}", "{\"ip\":12}", "{\"access\":\"y\"}", "{\"stack\":[1]}",
-		"{\"stack\":{}}", "{\"trace\":[]}", "{} {}", "nonsense", "[[[[[[[[[[[[[[[[[[[[", NULL }; *bad; bad++) {
+	for (const char *const *bad =
+		     (const char *const[]){ "{\"seq\":", "[1]", "{\"seq\":\"1\"}", "{\"seq\":-1}",
+					    "{\"cpu\":4294967296}", "{\"ip\":\"12\"}",
+					    "{\"ip\":\"0x11112222333344445\"}", "{\"ip\":12}",
+					    "{\"access\":\"y\"}", "{\"stack\":[1]}",
+					    "{\"stack\":{}}", "{\"trace\":[]}", "{} {}", "nonsense",
+					    "[[[[[[[[[[[[[[[[[[[[", NULL };
+	     *bad; bad++) {
 		put_file(in_dir("bad.jsonl"), *bad, strlen(*bad));
 		if (!ptw_alarms_read_json(in_dir("bad.jsonl"), &got, &count, &err))
 			fail_msg("accepted %s", *bad);
@@ -460,7 +505,10 @@ static void reads_perf_data(void **state)
 	assert_int_equal(r->params.cpuid_0x15_eax, 2);
 	assert_int_equal(r->params.cpuid_0x15_ebx, 100);
 	assert_true(r->params.have_time);
-	/* The first TSC packet of CPU 3, just after the kernel said at 641256844131 that tracing starts there */
+	/*
+	 * The first TSC packet of CPU 3, just after the kernel said at 641256844131 that tracing
+	 * starts there
+	 */
 	assert_in_range(ptw_tsc_to_ns(&r->params, 0xbc4cbefc32), 641256844131, 641256847598);
 	assert_int_equal(r->trace_count, 2);
 	assert_int_equal(r->trace[0].cpu, 0);
@@ -468,7 +516,9 @@ static void reads_perf_data(void **state)
 	assert_int_equal(r->trace[1].cpu, 3);
 	assert_int_equal(r->trace[1].size, 137728);
 	for (int i = 0; i < 2; i++)
-		assert_memory_equal(r->trace[i].data, "\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82", 16);
+		assert_memory_equal(
+			r->trace[i].data,
+			"\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82", 16);
 	ptw_recording_close(r);
 }
 
@@ -697,8 +747,18 @@ static void open_damaged(const char *path)
 
 static void damage(uint8_t *data, size_t size, size_t *cut)
 {
-	static const uint64_t odd[] = { 0, 1, 7, 8, 0x7f, 0xff, 0xffff, 0x7fffffff, 0xffffffff, 0x7fffffffffffffff,
-					0xffffffffffffffff, 0xfffffffffffffff8 };
+	static const uint64_t odd[] = { 0,
+					1,
+					7,
+					8,
+					0x7f,
+					0xff,
+					0xffff,
+					0x7fffffff,
+					0xffffffff,
+					0x7fffffffffffffff,
+					0xffffffffffffffff,
+					0xfffffffffffffff8 };
 	int n = 1 + random() % 6;
 
 	*cut = random() % 4 ? size : (size_t)random() % (size + 1);
@@ -717,8 +777,8 @@ static void damage(uint8_t *data, size_t size, size_t *cut)
 
 static void survives_damage(void **state)
 {
-	static const char *const files[] = { "crime/data", "crime/kcore_dir/kcore", "crime/kcore_dir/kallsyms",
-					     "crime/alarms.jsonl" };
+	static const char *const files[] = { "crime/data", "crime/kcore_dir/kcore",
+					     "crime/kcore_dir/kallsyms", "crime/alarms.jsonl" };
 	unsigned int n = rounds(100);
 
 	srandom(20240502);

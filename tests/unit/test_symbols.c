@@ -297,7 +297,8 @@ static void reads_elf(void **state)
 	s = load(kernel, &err);
 	if (ptw_symbols_load_elf(s, "/proc/self/exe", (uintptr_t)info.dli_fbase, "me", &err))
 		fail_msg("%s", err.text);
-	assert_string_equal(ptw_symbols_format(s, here + 1, buf, sizeof(buf)), "a_function_of_this_program+0x1 [me]");
+	assert_string_equal(ptw_symbols_format(s, here + 1, buf, sizeof(buf)),
+			    "a_function_of_this_program+0x1 [me]");
 	assert_int_equal(ptw_symbols_resolve(s, "me:a_function_of_this_program", &got, &symbol, &err), 0);
 	assert_int_equal(got, here);
 	assert_true(symbol->size > 0);

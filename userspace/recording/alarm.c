@@ -40,11 +40,12 @@ static const char *const state_name[] = {
 };
 
 static const char *const reg_name[PTWATCH_REG_COUNT] = {
-	[PTWATCH_REG_AX] = "ax", [PTWATCH_REG_BX] = "bx", [PTWATCH_REG_CX] = "cx", [PTWATCH_REG_DX] = "dx",
-	[PTWATCH_REG_SI] = "si", [PTWATCH_REG_DI] = "di", [PTWATCH_REG_BP] = "bp", [PTWATCH_REG_SP] = "sp",
-	[PTWATCH_REG_R8] = "r8", [PTWATCH_REG_R9] = "r9", [PTWATCH_REG_R10] = "r10", [PTWATCH_REG_R11] = "r11",
-	[PTWATCH_REG_R12] = "r12", [PTWATCH_REG_R13] = "r13", [PTWATCH_REG_R14] = "r14", [PTWATCH_REG_R15] = "r15",
-	[PTWATCH_REG_IP] = "ip", [PTWATCH_REG_FLAGS] = "flags",
+	[PTWATCH_REG_AX] = "ax",   [PTWATCH_REG_BX] = "bx",   [PTWATCH_REG_CX] = "cx",
+	[PTWATCH_REG_DX] = "dx",   [PTWATCH_REG_SI] = "si",   [PTWATCH_REG_DI] = "di",
+	[PTWATCH_REG_BP] = "bp",   [PTWATCH_REG_SP] = "sp",   [PTWATCH_REG_R8] = "r8",
+	[PTWATCH_REG_R9] = "r9",   [PTWATCH_REG_R10] = "r10", [PTWATCH_REG_R11] = "r11",
+	[PTWATCH_REG_R12] = "r12", [PTWATCH_REG_R13] = "r13", [PTWATCH_REG_R14] = "r14",
+	[PTWATCH_REG_R15] = "r15", [PTWATCH_REG_IP] = "ip",   [PTWATCH_REG_FLAGS] = "flags",
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -191,7 +192,8 @@ int ptw_alarm_write_json(FILE *out, const struct ptw_alarm *alarm, const struct 
 	int ret = -1;
 
 	if (o && !fill(o, alarm, symbols)) {
-		text = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+		text = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
+								 JSON_C_TO_STRING_NOSLASHESCAPE);
 		if (text && fprintf(out, "%s\n", text) > 0)
 			ret = 0;
 	}
@@ -257,7 +259,8 @@ static int get_text(struct json_object *o, const char *key, char *text, size_t s
 }
 
 /* The index of a name in a list of names. */
-static int get_name(struct json_object *o, const char *key, const char *const *names, size_t count, uint32_t *value)
+static int get_name(struct json_object *o, const char *key, const char *const *names, size_t count,
+		    uint32_t *value)
 {
 	char text[16];
 	int got = get_text(o, key, text, sizeof(text));
@@ -316,12 +319,14 @@ static const char *parse(struct json_object *o, struct ptw_alarm *a)
 		return "new";
 	a->have_values &= got;
 	if (json_object_object_get_ex(o, "stack", &v)) {
-		if (!json_object_is_type(v, json_type_array) || json_object_array_length(v) > PTW_ALARM_STACK_MAX)
+		if (!json_object_is_type(v, json_type_array) ||
+		    json_object_array_length(v) > PTW_ALARM_STACK_MAX)
 			return "stack";
 		for (size_t i = 0; i < json_object_array_length(v); i++) {
 			struct json_object *frame = json_object_array_get_idx(v, i);
 
-			if (!json_object_is_type(frame, json_type_object) || get_hex(frame, "ip", &a->stack[i]) != 1)
+			if (!json_object_is_type(frame, json_type_object) ||
+			    get_hex(frame, "ip", &a->stack[i]) != 1)
 				return "stack";
 			a->stack_count++;
 		}
@@ -339,7 +344,8 @@ static const char *parse(struct json_object *o, struct ptw_alarm *a)
 		if (!json_object_is_type(v, json_type_object) ||
 		    get_name(v, "state", state_name, COUNT(state_name), &a->trace_state) < 0 ||
 		    get_number32(v, "bank", &a->trace_bank) < 0 ||
-		    get_number(v, "offset", &a->trace_offset) < 0 || get_number(v, "size", &a->trace_size) < 0)
+		    get_number(v, "offset", &a->trace_offset) < 0 ||
+		    get_number(v, "size", &a->trace_size) < 0)
 			return "trace";
 		a->have_trace = 1;
 	}

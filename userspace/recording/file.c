@@ -10,8 +10,10 @@
 static int failed(const char *path, int error, struct ptw_error *err)
 {
 	if (error == ENOSPC || error == EDQUOT)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s; nothing was kept, free some space or record elsewhere",
-				     path, strerror(error));
+		return ptw_error_set(
+			err, PTW_EXIT_FAILED,
+			"%s: %s; nothing was kept, free some space or record elsewhere", path,
+			strerror(error));
 	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(error));
 }
 
@@ -69,7 +71,8 @@ int ptw_read_at(int fd, void *data, size_t size, uint64_t offset, const char *pa
 			return ptw_error_set(err, PTW_EXIT_FAILED, "%s: offset 0x%llx: %s", path,
 					     (unsigned long long)offset, strerror(errno));
 		if (!n)
-			return ptw_error_set(err, PTW_EXIT_FAILED, "%s: offset 0x%llx: the file ends here", path,
+			return ptw_error_set(err, PTW_EXIT_FAILED,
+					     "%s: offset 0x%llx: the file ends here", path,
 					     (unsigned long long)offset);
 		p += n;
 		size -= n;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whole reads and writes of files, with errors that name the file. All return 0 or -1 (fd or pointer where said). */
+/*
+ * Whole reads and writes of files, with errors that name the file. All return 0 or -1 (fd or
+ * pointer where said).
+ */
 #ifndef PTWATCH_RECORDING_FILE_H
 #define PTWATCH_RECORDING_FILE_H
 
@@ -22,7 +25,10 @@ int ptw_write_file(const char *path, const void *data, size_t size, struct ptw_e
 /** ptw_read_at() - exactly @size bytes from @offset */
 int ptw_read_at(int fd, void *data, size_t size, uint64_t offset, const char *path, struct ptw_error *err);
 
-/** ptw_read_text() - all of a file, also of one in /proc; NUL-terminated, to be freed. Return: NULL on failure. */
+/**
+ * ptw_read_text() - all of a file, also of one in /proc; NUL-terminated, to be freed. Return: NULL
+ * on failure.
+ */
 char *ptw_read_text(const char *path, size_t *size, struct ptw_error *err);
 
 #endif /* PTWATCH_RECORDING_FILE_H */

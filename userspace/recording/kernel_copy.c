@@ -60,7 +60,8 @@ static int add_region(struct copy *copy, uint64_t start, uint64_t end, struct pt
 	if (end <= start)
 		return 0;
 	if (end - start > REGION_SIZE || copy->regions >= REGION_LIMIT)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: implausible code at 0x%llx (%llu bytes)", copy->proc,
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "%s: implausible code at 0x%llx (%llu bytes)", copy->proc,
 				     (unsigned long long)start, (unsigned long long)(end - start));
 	grown = reallocarray(copy->region, copy->regions + 1, sizeof(*grown));
 	if (!grown)
@@ -81,8 +82,12 @@ static int read_modules(struct copy *copy, char *text, struct ptw_error *err)
 		unsigned long long size, addr;
 
 		if (sscanf(line, "%63s %llu %*s %*s %*s 0x%llx", module.name, &size, &addr) != 3)
-			return ptw_error_set(err, PTW_EXIT_FAILED, "%s/modules: not understood: %.60s", copy->proc, line);
-		/* A module that is being loaded or unloaded has no code worth copying; 0: addresses are hidden. */
+			return ptw_error_set(err, PTW_EXIT_FAILED,
+					     "%s/modules: not understood: %.60s", copy->proc, line);
+		/*
+		 * A module that is being loaded or unloaded has no code worth copying; 0: addresses
+		 * are hidden.
+		 */
 		if (addr < KERNEL_HALF || addr + size < addr)
 			continue;
 		module.addr = addr;
@@ -93,8 +98,8 @@ static int read_modules(struct copy *copy, char *text, struct ptw_error *err)
 		layout->module = grown;
 		layout->module[layout->modules++] = module;
 		/*
-		 * The size is that of all the module's parts. Where they are allocated apart, what follows the
-		 * text is someone else's or nothing: harmless bytes that no trace runs through.
+		 * The size is that of all the module's parts. Where they are allocated apart, what follows
+		 * the text is someone else's or nothing: harmless bytes that no trace runs through.
 		 */
 		if (add_region(copy, addr, addr + size, err))
 			return -1;
@@ -113,7 +118,10 @@ static bool is_loaded_module(const struct copy *copy, const char *name, size_t l
 	return false;
 }
 
-/* The kernel's bounds, and the code that no module owns: "[bpf]", "[__builtin__ftrace]", "[__builtin__kprobes]". */
+/*
+ * The kernel's bounds, and the code that no module owns: "[bpf]", "[__builtin__ftrace]",
+ * "[__builtin__kprobes]".
+ */
 static int read_kallsyms(struct copy *copy, char *text, struct ptw_error *err)
 {
 	uint64_t generated_start = 0, generated_end = 0;
@@ -125,7 +133,9 @@ static int read_kallsyms(struct copy *copy, char *text, struct ptw_error *err)
 
 		addr = strtoull(line, &end, 16);
 		if (end[0] != ' ' || !end[1] || end[2] != ' ')
-			return ptw_error_set(err, PTW_EXIT_FAILED, "%s/kallsyms: not understood: %.60s", copy->proc, line);
+			return ptw_error_set(err, PTW_EXIT_FAILED,
+					     "%s/kallsyms: not understood: %.60s", copy->proc,
+					     line);
 		name = end + 3;
 		bracket = strchr(name, '[');
 		if (!bracket) {
@@ -153,9 +163,11 @@ static int read_kallsyms(struct copy *copy, char *text, struct ptw_error *err)
 	if (add_region(copy, generated_start, generated_end, err))
 		return -1;
 	if (!copy->layout->text || !copy->layout->etext || copy->layout->etext <= copy->layout->text)
-		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "%s/kallsyms: the kernel's addresses are hidden; run as root (CAP_SYSLOG), or set "
-				     "/proc/sys/kernel/kptr_restrict to 0 or 1", copy->proc);
+		return ptw_error_set(
+			err, PTW_EXIT_FAILED,
+			"%s/kallsyms: the kernel's addresses are hidden; run as root (CAP_SYSLOG), or set "
+			"/proc/sys/kernel/kptr_restrict to 0 or 1",
+			copy->proc);
 	if (!copy->stext || copy->stext > copy->layout->text)
 		copy->stext = copy->layout->text;
 	return add_region(copy, copy->stext, copy->layout->etext, err);
@@ -168,7 +180,10 @@ static int compare_regions(const void *pa, const void *pb)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* Sorted and disjoint: what begins earlier ends where the next begins, so that every module keeps its start. */
+/*
+ * Sorted and disjoint: what begins earlier ends where the next begins, so that every module keeps
+ * its start.
+ */
 static void settle_regions(struct copy *copy)
 {
 	struct region *r = copy->region;
@@ -239,7 +254,8 @@ static void clip_regions(struct copy *copy)
 	copy->regions = n;
 }
 
-static int write_kcore(struct copy *copy, int in, const char *in_path, const char *path, struct ptw_error *err)
+static int write_kcore(struct copy *copy, int in, const char *in_path, const char *path,
+		       struct ptw_error *err)
 {
 	size_t table = copy->regions * sizeof(Elf64_Phdr), chunk = 1 << 20;
 	Elf64_Ehdr head = {
@@ -271,7 +287,8 @@ static int write_kcore(struct copy *copy, int in, const char *in_path, const cha
 		offset += page_up(size);
 	}
 	out = ptw_create_file(path, err);
-	if (out < 0 || ptw_write_all(out, &head, sizeof(head), path, err) || ptw_write_all(out, phdr, table, path, err))
+	if (out < 0 || ptw_write_all(out, &head, sizeof(head), path, err) ||
+	    ptw_write_all(out, phdr, table, path, err))
 		goto out;
 	for (size_t i = 0; i < copy->regions; i++) {
 		const Elf64_Phdr *s = find_segment(copy, phdr[i].p_vaddr);
@@ -316,7 +333,8 @@ static char *copy_text(struct copy *copy, const char *dir, const char *name, str
 	return text;
 }
 
-int ptw_kernel_copy(const char *proc, const char *dir, struct ptw_kernel_layout *layout, struct ptw_error *err)
+int ptw_kernel_copy(const char *proc, const char *dir, struct ptw_kernel_layout *layout,
+		    struct ptw_error *err)
 {
 	struct copy copy = { .proc = proc, .layout = layout };
 	char from[4096], to[4096], *text;
@@ -341,11 +359,13 @@ int ptw_kernel_copy(const char *proc, const char *dir, struct ptw_kernel_layout 
 	fd = open(from, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
 		if (errno == EPERM)
-			ptw_error_set(err, PTW_EXIT_UNSUPPORTED, "%s: not permitted (lockdown, or no CAP_SYS_RAWIO); boot "
-				      "without lockdown=confidentiality and run as root", from);
-		else if (errno == ENOENT)
-			ptw_error_set(err, PTW_EXIT_UNSUPPORTED, "%s: this kernel has none; it needs CONFIG_PROC_KCORE",
+			ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				      "%s: not permitted (lockdown, or no CAP_SYS_RAWIO); boot "
+				      "without lockdown=confidentiality and run as root",
 				      from);
+		else if (errno == ENOENT)
+			ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				      "%s: this kernel has none; it needs CONFIG_PROC_KCORE", from);
 		else
 			ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", from, strerror(errno));
 		goto out;

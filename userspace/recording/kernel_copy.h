@@ -29,11 +29,12 @@ struct ptw_kernel_layout {
  * @dir: an existing directory
  * @layout: out
  *
- * kcore is an ELF core with one PT_LOAD for the kernel's text, one for each module, and one for each run of pages with
- * generated code that kallsyms knows (BPF, ftrace and kprobe trampolines). PTW_EXIT_UNSUPPORTED with the reason when
- * this kernel does not let its code be read.
+ * kcore is an ELF core with one PT_LOAD for the kernel's text, one for each module, and one for each run of
+ * pages with generated code that kallsyms knows (BPF, ftrace and kprobe trampolines). PTW_EXIT_UNSUPPORTED
+ * with the reason when this kernel does not let its code be read.
  */
-int ptw_kernel_copy(const char *proc, const char *dir, struct ptw_kernel_layout *layout, struct ptw_error *err);
+int ptw_kernel_copy(const char *proc, const char *dir, struct ptw_kernel_layout *layout,
+		    struct ptw_error *err);
 
 void ptw_kernel_layout_free(struct ptw_kernel_layout *layout);
 

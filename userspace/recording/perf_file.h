@@ -2,9 +2,10 @@
 /*
  * The perf.data file as this library writes and reads it: what <linux/perf_event.h> does not already define.
  *
- * A file is: the header; attributes (struct perf_event_attr and where its ids are); the data section, a sequence of
- * records that begin with struct perf_event_header; and behind the data section one (offset, size) pair for each
- * feature whose bit is set in the header, in the order of the bits. All in the byte order of the recording machine.
+ * A file is: the header; attributes (struct perf_event_attr and where its ids are); the data section, a
+ * sequence of records that begin with struct perf_event_header; and behind the data section one (offset,
+ * size) pair for each feature whose bit is set in the header, in the order of the bits. All in the byte order
+ * of the recording machine.
  */
 #ifndef PTWATCH_RECORDING_PERF_FILE_H
 #define PTWATCH_RECORDING_PERF_FILE_H
@@ -44,7 +45,10 @@ enum {
 	PERF_FEATURES = 256,
 };
 
-/* A feature's string: its length including padding, then the bytes; the padding is zeros up to this boundary. */
+/*
+ * A feature's string: its length including padding, then the bytes; the padding is zeros up to this
+ * boundary.
+ */
 #define PERF_STRING_ALIGN	64
 
 /* Records that perf itself makes, beside the kernel's. */
@@ -84,7 +88,7 @@ enum {
 	PT_INFO_TSC_CTC_D,		/* CPUID leaf 0x15 EAX */
 	PT_INFO_CYC_BIT,
 	PT_INFO_MAX_RATIO,		/* maximum non-turbo ratio */
-	PT_INFO_FILTER_LENGTH,		/* of the address filters' text that follows, zero-padded to 8 bytes */
+	PT_INFO_FILTER_LENGTH,		/* of the address filters that follow as text, padded to 8 */
 	PT_INFO_COUNT,
 };
 

@@ -2,8 +2,8 @@
 /*
  * Reads recordings: our own, and perf.data files and directories of stock perf.
  *
- * The file is mapped and never trusted: every offset and length is checked against what is really there before it is
- * followed, and every error names the offset at fault.
+ * The file is mapped and never trusted: every offset and length is checked against what is really there
+ * before it is followed, and every error names the offset at fault.
  */
 #include "recording/recording.h"
 
@@ -87,7 +87,8 @@ static int out_of_memory(struct reader *r)
 
 static int damaged(struct reader *r, uint64_t offset, const char *what)
 {
-	return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: offset 0x%llx: %s; the file is damaged or incomplete", r->path,
+	return ptw_error_set(r->err, PTW_EXIT_FAILED,
+			     "%s: offset 0x%llx: %s; the file is damaged or incomplete", r->path,
 			     (unsigned long long)offset, what);
 }
 
@@ -178,7 +179,9 @@ static int take_build_ids(struct reader *r, const struct perf_file_range *range)
 			return out_of_memory(r);
 		r->build_id = grown;
 		r->build_id[r->build_ids++] = (struct build_id){
-			.path = path, .id = p + 12, .size = h.misc & BUILD_ID_HAS_SIZE && p[32] <= 20 ? p[32] : 20,
+			.path = path,
+			.id = p + 12,
+			.size = h.misc & BUILD_ID_HAS_SIZE && p[32] <= 20 ? p[32] : 20,
 		};
 		at += h.size;
 	}
@@ -219,14 +222,19 @@ static int read_features(struct reader *r, struct ptw_pt_params *p)
 				return -1;
 			break;
 		case PERF_FEATURE_COMPRESSED:
-			return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: recorded with -z, and compressed records are not "
-					     "read; record without -z", r->path);
+			return ptw_error_set(r->err, PTW_EXIT_FAILED,
+					     "%s: recorded with -z, and compressed records are not "
+					     "read; record without -z",
+					     r->path);
 		}
 	}
 	return 0;
 }
 
-/* How Intel PT was set up: the attribute of the event of the PMU of type @pmu, which AUXTRACE_INFO has named */
+/*
+ * How Intel PT was set up: the attribute of the event of the PMU of type @pmu, which AUXTRACE_INFO
+ * has named
+ */
 static int read_attrs(struct reader *r, uint32_t pmu)
 {
 	uint64_t step = r->head.attr_size, count;
@@ -258,29 +266,36 @@ static int read_header(struct reader *r)
 				     (unsigned long long)r->size);
 	magic = get64(r->map);
 	if (magic == swapped)
-		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: recorded on a big-endian machine, which has no Intel PT",
+		return ptw_error_set(r->err, PTW_EXIT_FAILED,
+				     "%s: recorded on a big-endian machine, which has no Intel PT",
 				     r->path);
 	if (magic != PERF_FILE_MAGIC)
-		return ptw_error_set(r->err, PTW_EXIT_FAILED,
-				     "%s: not a perf.data file; raw trace bytes are read with --raw", r->path);
+		return ptw_error_set(
+			r->err, PTW_EXIT_FAILED,
+			"%s: not a perf.data file; raw trace bytes are read with --raw", r->path);
 	if (r->size < 16)
 		return damaged(r, 8, "the header is cut off");
 	if (get64(r->map + 8) == 16)
-		return ptw_error_set(r->err, PTW_EXIT_FAILED,
-				     "%s: written to a pipe, which is not read; record with -o FILE", r->path);
+		return ptw_error_set(
+			r->err, PTW_EXIT_FAILED,
+			"%s: written to a pipe, which is not read; record with -o FILE", r->path);
 	if (r->size < sizeof(*h))
 		return damaged(r, r->size, "the header is cut off");
 	memcpy(&r->head, r->map, sizeof(r->head));
 	if (h->size < sizeof(*h))
 		return damaged(r, offsetof(struct perf_file_head, size), "impossible size of the header");
 	if (h->attr_size < PERF_ATTR_SIZE_VER0 + sizeof(struct perf_file_range) || h->attr_size > 65536)
-		return damaged(r, offsetof(struct perf_file_head, attr_size), "impossible size of an attribute");
+		return damaged(r, offsetof(struct perf_file_head, attr_size),
+			       "impossible size of an attribute");
 	if (!inside(r, h->attrs.offset, h->attrs.size))
-		return damaged(r, offsetof(struct perf_file_head, attrs), "the attributes lie outside the file");
+		return damaged(r, offsetof(struct perf_file_head, attrs),
+			       "the attributes lie outside the file");
 	if (!inside(r, h->data.offset, h->data.size))
-		return damaged(r, offsetof(struct perf_file_head, data), "the data section lies outside the file");
+		return damaged(r, offsetof(struct perf_file_head, data),
+			       "the data section lies outside the file");
 	if (!h->data.size)
-		return damaged(r, offsetof(struct perf_file_head, data), "no data; was the recording interrupted?");
+		return damaged(r, offsetof(struct perf_file_head, data),
+			       "no data; was the recording interrupted?");
 	return 0;
 }
 
@@ -307,7 +322,8 @@ static int take_chunk(struct reader *r, const struct perf_auxtrace *a, uint64_t 
 }
 
 /* mmap and mmap2 records; @fixed: bytes in front of the file name */
-static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_event_header *h, uint64_t at, size_t fixed)
+static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_event_header *h,
+			uint64_t at, size_t fixed)
 {
 	uint16_t mode = h->misc & PERF_RECORD_MISC_CPUMODE_MASK;
 	struct mapping m, *grown;
@@ -388,8 +404,10 @@ static int read_records(struct reader *r)
 			break;
 		case PERF_USER_COMPRESSED:
 		case PERF_USER_COMPRESSED2:
-			return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: recorded with -z, and compressed records are not "
-					     "read; record without -z", r->path);
+			return ptw_error_set(r->err, PTW_EXIT_FAILED,
+					     "%s: recorded with -z, and compressed records are not "
+					     "read; record without -z",
+					     r->path);
 		case PERF_RECORD_MMAP:
 			if (take_mapping(r, p, &h, at, 40))
 				return -1;
@@ -490,14 +508,19 @@ static int read_info(struct reader *r, struct ptw_pt_params *p)
 	if (!r->info) {
 		if (r->chunks)
 			return damaged(r, r->head.data.offset, "trace data without an AUXTRACE_INFO record");
-		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: holds no Intel PT trace; record one with ptwatch, or with "
-				     "perf record -e intel_pt//", r->path);
+		return ptw_error_set(
+			r->err, PTW_EXIT_FAILED,
+			"%s: holds no Intel PT trace; record one with ptwatch, or with "
+			"perf record -e intel_pt//",
+			r->path);
 	}
 	at = r->info - r->map;
 	memcpy(&head, r->info, sizeof(head));
 	if (head.type != PERF_AUXTRACE_INTEL_PT)
-		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: offset 0x%llx: its trace is of kind %u, not Intel PT; "
-				     "record with -e intel_pt//", r->path, (unsigned long long)at, head.type);
+		return ptw_error_set(r->err, PTW_EXIT_FAILED,
+				     "%s: offset 0x%llx: its trace is of kind %u, not Intel PT; "
+				     "record with -e intel_pt//",
+				     r->path, (unsigned long long)at, head.type);
 	have = (r->info_size - sizeof(head)) / sizeof(priv[0]);
 	if (have <= PT_INFO_PER_CPU)
 		return damaged(r, at, "the AUXTRACE_INFO record is too short");
@@ -524,7 +547,8 @@ static int read_info(struct reader *r, struct ptw_pt_params *p)
 	if (read_attrs(r, priv[PT_INFO_PMU_TYPE]))
 		return -1;
 	if (r->pt_config & priv[PT_INFO_MTC_BIT])
-		p->mtc_freq = (r->pt_config & priv[PT_INFO_MTC_FREQ_BITS]) >> shift_of(priv[PT_INFO_MTC_FREQ_BITS]);
+		p->mtc_freq = (r->pt_config & priv[PT_INFO_MTC_FREQ_BITS]) >>
+			      shift_of(priv[PT_INFO_MTC_FREQ_BITS]);
 	if (priv[PT_INFO_FILTER_LENGTH]) {
 		const char *text = (const char *)r->info + sizeof(head) + sizeof(priv);
 		size_t room = r->info_size - sizeof(head) - sizeof(priv);
@@ -557,7 +581,9 @@ static int sort_chunks(struct reader *r, struct ptw_recording *rec)
 				break;
 		}
 		if (!slot[h]) {
-			t = rec->trace_count < TRACE_LIMIT ? grow(rec->trace, rec->trace_count, sizeof(*t)) : NULL;
+			t = rec->trace_count < TRACE_LIMIT ?
+				    grow(rec->trace, rec->trace_count, sizeof(*t)) :
+				    NULL;
 			if (!t) {
 				free(slot);
 				return damaged(r, c->offset, "too many CPUs and threads");
@@ -583,8 +609,11 @@ static int join_traces(struct reader *r, struct ptw_recording *rec)
 	size_t *filled = NULL;
 
 	if (!r->chunks)
-		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: the Intel PT event recorded nothing (or was recorded with "
-				     "--aux-sample, which is not read)", r->path);
+		return ptw_error_set(
+			r->err, PTW_EXIT_FAILED,
+			"%s: the Intel PT event recorded nothing (or was recorded with "
+			"--aux-sample, which is not read)",
+			r->path);
 	if (sort_chunks(r, rec))
 		return -1;
 	r->joined = calloc(rec->trace_count, sizeof(*r->joined));
@@ -627,7 +656,9 @@ static int add_kcore(struct reader *r, struct ptw_recording *rec, const char *pa
 	size_t size;
 
 	if (fd < 0)
-		return errno == ENOENT ? 0 : ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+		return errno == ENOENT ? 0 :
+					 ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s", path,
+						       strerror(errno));
 	if (fstat(fd, &st) || ptw_read_at(fd, &h, sizeof(h), 0, path, r->err))
 		goto out;
 	if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
@@ -650,8 +681,10 @@ static int add_kcore(struct reader *r, struct ptw_recording *rec, const char *pa
 			continue;
 		if (s->p_offset > (uint64_t)st.st_size || s->p_filesz > st.st_size - s->p_offset ||
 		    s->p_vaddr + (s->p_filesz - 1) < s->p_vaddr) {
-			ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: offset 0x%llx: a segment leaves the file; the file is "
-				      "damaged or incomplete", path, (unsigned long long)h.e_phoff + i * sizeof(*phdr));
+			ptw_error_set(r->err, PTW_EXIT_FAILED,
+				      "%s: offset 0x%llx: a segment leaves the file; the file is "
+				      "damaged or incomplete",
+				      path, (unsigned long long)h.e_phoff + i * sizeof(*phdr));
 			goto out;
 		}
 		if (ptw_image_add(&rec->image, path, s->p_offset, s->p_filesz, s->p_vaddr, r->err))
@@ -684,7 +717,10 @@ static bool same_mapping(const struct mapping *a, const struct mapping *b)
 	return a->addr == b->addr && a->size == b->size && a->pgoff == b->pgoff && !strcmp(a->path, b->path);
 }
 
-/* Whether the file is the one that was mapped. Without a build id on either side: whether it is older than the recording. */
+/*
+ * Whether the file is the one that was mapped. Without a build id on either side: whether it is
+ * older than the recording.
+ */
 static bool is_same_file(const struct reader *r, const struct mapping *m, const struct stat *st)
 {
 	const struct build_id key = { .path = m->path }, *listed = NULL;
@@ -746,8 +782,8 @@ static int add_files(struct reader *r, struct ptw_recording *rec)
 		uint64_t size = m->size;
 		struct stat st;
 
-		if (repeated[i] || stat(m->path, &st) || !S_ISREG(st.st_mode) || m->pgoff >= (uint64_t)st.st_size ||
-		    !is_same_file(r, m, &st))
+		if (repeated[i] || stat(m->path, &st) || !S_ISREG(st.st_mode) ||
+		    m->pgoff >= (uint64_t)st.st_size || !is_same_file(r, m, &st))
 			continue;
 		if (size > st.st_size - m->pgoff)
 			size = st.st_size - m->pgoff;
@@ -829,7 +865,8 @@ static int map_file(struct reader *r, const char *path)
 	fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0) {
 		if (r->dir && errno == ENOENT)
-			return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: not a recording (it has no file \"data\")", path);
+			return ptw_error_set(r->err, PTW_EXIT_FAILED,
+					     "%s: not a recording (it has no file \"data\")", path);
 		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s", r->path, strerror(errno));
 	}
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {

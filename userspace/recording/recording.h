@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A recording: a directory that stock `perf script -i DIR` opens (design.md section 5), or a perf.data that perf
- * recorded. Written by recording/writer.c, read by recording/reader.c.
+ * A recording: a directory that stock `perf script -i DIR` opens (design.md section 5), or a perf.data that
+ * perf recorded. Written by recording/writer.c, read by recording/reader.c.
  *
  *	DIR/data		perf.data with AUXTRACE, itrace start, mmap, comm records
- *	DIR/kcore_dir/kcore	ELF core of the kernel's and the modules' text, copied while the trace was open
+ *	DIR/kcore_dir/kcore	ELF core of the kernel's and the modules' text, copied while the trace is open
  *	DIR/kcore_dir/kallsyms, DIR/kcore_dir/modules
  *	DIR/alarms.jsonl	one alarm a line
  */
@@ -39,7 +39,10 @@ struct ptw_alarm {
 	uint64_t regs[PTWATCH_REG_COUNT];
 };
 
-/** ptw_alarm_write_json() - @alarm as one line of JSON, addresses as hex strings, symbolised by @symbols (may be NULL) */
+/**
+ * ptw_alarm_write_json() - @alarm as one line of JSON, addresses as hex strings, symbolised by
+ * @symbols (may be NULL)
+ */
 int ptw_alarm_write_json(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols);
 
 /* ---- reading ---- */
@@ -81,7 +84,8 @@ struct ptw_recording_writer;
 struct ptw_trace_config {
 	struct ptw_pt_params params;
 	uint64_t rtit_ctl;		/* IA32_RTIT_CTL while tracing */
-	uint32_t pt_pmu_type;		/* of /sys/bus/event_source/devices/intel_pt/type; any unused number without it */
+	/* the number in /sys/bus/event_source/devices/intel_pt/type; without that file any unused one */
+	uint32_t pt_pmu_type;
 	uint32_t cpuid_14_0[4];
 	uint32_t cpuid_14_1[4];
 };
@@ -89,24 +93,28 @@ struct ptw_trace_config {
 /**
  * ptw_recording_create() - make the directory @path
  *
- * An existing recording at @path is moved aside to @path.old as perf does (an older .old is removed); anything else that
- * exists there is refused. Everything is written to a temporary sibling and renamed by ptw_recording_finish(), so a
- * recording that exists is complete.
+ * An existing recording at @path is moved aside to @path.old as perf does (an older .old is removed);
+ * anything else that exists there is refused. Everything is written to a temporary sibling and renamed by
+ * ptw_recording_finish(), so a recording that exists is complete.
  */
 struct ptw_recording_writer *ptw_recording_create(const char *path, const struct ptw_trace_config *config,
 						  struct ptw_error *err);
 /**
- * ptw_recording_add_kernel() - copy kernel and module text from /proc/kcore, with /proc/kallsyms and /proc/modules
+ * ptw_recording_add_kernel() - copy kernel and module text from /proc/kcore, with /proc/kallsyms and
+ * /proc/modules
  *
- * To be called while the trace is open (stopped is fine): later, patched static keys make the text differ from what ran.
+ * To be called while the trace is open (stopped is fine): later, patched static keys make the text differ
+ * from what ran.
  */
 int ptw_recording_add_kernel(struct ptw_recording_writer *writer, struct ptw_error *err);
 
 /** ptw_recording_add_trace() - the bytes of one CPU as up to two pieces (a wrapped ring), oldest first */
-int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first, size_t first_size,
-			    const void *second, size_t second_size, struct ptw_error *err);
-int ptw_recording_add_alarm(struct ptw_recording_writer *writer, const struct ptw_alarm *alarm, struct ptw_error *err);
+int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first,
+			    size_t first_size, const void *second, size_t second_size,
+			    struct ptw_error *err);
+int ptw_recording_add_alarm(struct ptw_recording_writer *writer, const struct ptw_alarm *alarm,
+			    struct ptw_error *err);
 int ptw_recording_finish(struct ptw_recording_writer *writer, struct ptw_error *err);	/* frees @writer */
-void ptw_recording_abort(struct ptw_recording_writer *writer);				/* removes what was written */
+void ptw_recording_abort(struct ptw_recording_writer *writer); /* removes what was written */
 
 #endif /* PTWATCH_RECORDING_RECORDING_H */

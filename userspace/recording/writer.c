@@ -2,9 +2,10 @@
 /*
  * Writes a recording that stock perf opens.
  *
- * DIR/data is written front to back: room for the header, the AUXTRACE_INFO record, each CPU's trace as it is added,
- * at last the records about the kernel, modules and threads. Attributes and ids follow behind the features, because
- * how many CPUs there are is known only then; the header, written last, tells where everything is.
+ * DIR/data is written front to back: room for the header, the AUXTRACE_INFO record, each CPU's trace as it is
+ * added, at last the records about the kernel, modules and threads. Attributes and ids follow behind the
+ * features, because how many CPUs there are is known only then; the header, written last, tells where
+ * everything is.
  */
 #include "recording/recording.h"
 
@@ -31,10 +32,11 @@
 #define RECORD_MAX	UINT16_MAX
 
 /* IA32_RTIT_CTL bits and fields that the intel_pt PMU's config has at the same place */
-#define CONFIG_FROM_CTL	(PTWATCH_RTIT_CTL_CYCEN | PTWATCH_RTIT_CTL_MTCEN | PTWATCH_RTIT_CTL_TSCEN |		\
-			 PTWATCH_RTIT_CTL_DISRETC | PTWATCH_RTIT_CTL_BRANCHEN | PTWATCH_RTIT_CTL_MTCFREQ |	\
-			 PTWATCH_RTIT_CTL_CYCTHRESH | PTWATCH_RTIT_CTL_PSBFREQ |				\
-			 1ULL << 4 | 1ULL << 5 | 1ULL << 12 | 1ULL << 31 | 1ULL << 55)
+#define CONFIG_FROM_CTL                                                                    \
+	(PTWATCH_RTIT_CTL_CYCEN | PTWATCH_RTIT_CTL_MTCEN | PTWATCH_RTIT_CTL_TSCEN |        \
+	 PTWATCH_RTIT_CTL_DISRETC | PTWATCH_RTIT_CTL_BRANCHEN | PTWATCH_RTIT_CTL_MTCFREQ | \
+	 PTWATCH_RTIT_CTL_CYCTHRESH | PTWATCH_RTIT_CTL_PSBFREQ | 1ULL << 4 | 1ULL << 5 |   \
+	 1ULL << 12 | 1ULL << 31 | 1ULL << 55)
 
 enum { EVENT_PT, EVENT_DUMMY, EVENTS };
 
@@ -179,7 +181,8 @@ static int check_replaceable(const char *path, struct ptw_error *err)
 	}
 	if (is_recording(path))
 		return 0;
-	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: exists and is not a recording; remove it or choose another name",
+	return ptw_error_set(err, PTW_EXIT_FAILED,
+			     "%s: exists and is not a recording; remove it or choose another name",
 			     path);
 }
 
@@ -278,8 +281,8 @@ static int put_auxtrace_info(struct ptw_recording_writer *w, struct ptw_error *e
 	return record_put(w, &r, NULL, err);
 }
 
-static int put_mmap(struct ptw_recording_writer *w, uint64_t addr, uint64_t size, uint64_t pgoff, const char *name,
-		    struct ptw_error *err)
+static int put_mmap(struct ptw_recording_writer *w, uint64_t addr, uint64_t size, uint64_t pgoff,
+		    const char *name, struct ptw_error *err)
 {
 	struct record r;
 
@@ -311,7 +314,8 @@ static int put_kernel(struct ptw_recording_writer *w, struct ptw_error *err)
 	return 0;
 }
 
-static int put_comm(struct ptw_recording_writer *w, uint32_t pid, uint32_t tid, const char *comm, struct ptw_error *err)
+static int put_comm(struct ptw_recording_writer *w, uint32_t pid, uint32_t tid, const char *comm,
+		    struct ptw_error *err)
 {
 	char name[17];
 	struct record r;
@@ -435,7 +439,8 @@ static void make_attr(const struct ptw_recording_writer *w, size_t event, struct
 static void event_name(const struct ptw_recording_writer *w, size_t event, char *name, size_t size)
 {
 	uint64_t ctl = w->config.rtit_ctl;
-	const char *kernel = ctl & PTWATCH_RTIT_CTL_OS ? "k" : "", *user = ctl & PTWATCH_RTIT_CTL_USER ? "u" : "";
+	const char *kernel = ctl & PTWATCH_RTIT_CTL_OS ? "k" : "",
+		   *user = ctl & PTWATCH_RTIT_CTL_USER ? "u" : "";
 
 	if (event == EVENT_PT)
 		snprintf(name, size, "intel_pt//%s%s", kernel, user);
@@ -522,7 +527,9 @@ static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
 		buffer_add(&b, "", 1);
 	head.attrs = (struct perf_file_range){ base + b.size, EVENTS * head.attr_size };
 	for (size_t event = 0; event < EVENTS; event++) {
-		struct perf_file_range ids = { head.attrs.offset + head.attrs.size + event * w->traces * 8, w->traces * 8 };
+		struct perf_file_range ids = {
+			head.attrs.offset + head.attrs.size + event * w->traces * 8, w->traces * 8
+		};
 		struct perf_event_attr attr;
 
 		make_attr(w, event, &attr);
@@ -619,7 +626,8 @@ struct ptw_recording_writer *ptw_recording_create(const char *path, const struct
 	}
 	/* Kernel addresses and code: for the owner only, as mkdtemp() makes it. */
 	if (!mkdtemp(w->temp)) {
-		ptw_error_set(err, PTW_EXIT_FAILED, "%s: can't create a recording here: %s", w->path, strerror(errno));
+		ptw_error_set(err, PTW_EXIT_FAILED, "%s: can't create a recording here: %s",
+			      w->path, strerror(errno));
 		free(w->temp);
 		w->temp = NULL;
 		goto fail;
@@ -638,7 +646,8 @@ fail:
 	return NULL;
 }
 
-int ptw_recording_add_kernel_from(struct ptw_recording_writer *writer, const char *proc, struct ptw_error *err)
+int ptw_recording_add_kernel_from(struct ptw_recording_writer *writer, const char *proc,
+				  struct ptw_error *err)
 {
 	char *dir = join(writer->temp, "/kcore_dir");
 	int ret;
@@ -664,8 +673,9 @@ int ptw_recording_add_kernel(struct ptw_recording_writer *writer, struct ptw_err
 	return ptw_recording_add_kernel_from(writer, "/proc", err);
 }
 
-int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first, size_t first_size,
-			    const void *second, size_t second_size, struct ptw_error *err)
+int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first,
+			    size_t first_size, const void *second, size_t second_size,
+			    struct ptw_error *err)
 {
 	static const uint8_t pad[8];
 	size_t size = first_size + second_size, padding = -size % sizeof(pad);
@@ -683,7 +693,8 @@ int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, c
 		return 0;
 	for (size_t i = 0; i < writer->traces; i++) {
 		if (writer->trace[i].cpu == cpu)
-			return ptw_error_set(err, PTW_EXIT_FAILED, "recording: CPU %u was added already", cpu);
+			return ptw_error_set(err, PTW_EXIT_FAILED,
+					     "recording: CPU %u was added already", cpu);
 	}
 	grown = reallocarray(writer->trace, writer->traces + 1, sizeof(*grown));
 	if (!grown)
@@ -696,7 +707,8 @@ int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, c
 	return 0;
 }
 
-int ptw_recording_add_alarm(struct ptw_recording_writer *writer, const struct ptw_alarm *alarm, struct ptw_error *err)
+int ptw_recording_add_alarm(struct ptw_recording_writer *writer, const struct ptw_alarm *alarm,
+			    struct ptw_error *err)
 {
 	struct ptw_alarm *grown = reallocarray(writer->alarm, writer->alarms + 1, sizeof(*grown));
 
@@ -711,7 +723,8 @@ static int finish_data(struct ptw_recording_writer *w, struct ptw_error *err)
 {
 	int fd;
 
-	if ((w->have_kernel && put_kernel(w, err)) || put_threads(w, err) || put_tail(w, err) || write_alarms(w, err))
+	if ((w->have_kernel && put_kernel(w, err)) || put_threads(w, err) || put_tail(w, err) ||
+	    write_alarms(w, err))
 		return -1;
 	fd = w->fd;
 	w->fd = -1;
@@ -735,7 +748,8 @@ static int move_into_place(struct ptw_recording_writer *w, struct ptw_error *err
 			goto out;
 		}
 		if (rename(w->path, old)) {
-			ptw_error_set(err, PTW_EXIT_FAILED, "%s: can't move to %s: %s", w->path, old, strerror(errno));
+			ptw_error_set(err, PTW_EXIT_FAILED, "%s: can't move to %s: %s", w->path,
+				      old, strerror(errno));
 			goto out;
 		}
 		moved = true;

@@ -5,6 +5,7 @@
 #include "recording/recording.h"
 
 /** ptw_recording_add_kernel_from() - ptw_recording_add_kernel() with another place than /proc, for tests */
-int ptw_recording_add_kernel_from(struct ptw_recording_writer *writer, const char *proc, struct ptw_error *err);
+int ptw_recording_add_kernel_from(struct ptw_recording_writer *writer, const char *proc,
+				  struct ptw_error *err);
 
 #endif /* PTWATCH_RECORDING_WRITER_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The symbol table: one array sorted by address, one hash over names. Both are brought up to date at the end of
- * every load, so look-ups never write and need no lock.
+ * The symbol table: one array sorted by address, one hash over names. Both are brought up to date at the end
+ * of every load, so look-ups never write and need no lock.
  */
 #include "symbols/symbols.h"
 
@@ -90,7 +90,10 @@ static char *take_block(struct ptw_symbols *symbols, size_t size)
 	return block->data;
 }
 
-/* The one pointer that stands for the module @name; @name must live as long as the table. NULL: out of memory. */
+/*
+ * The one pointer that stands for the module @name; @name must live as long as the table. NULL: out
+ * of memory.
+ */
 static const char *intern_module(struct ptw_symbols *symbols, const char *name)
 {
 	const char **grown;
@@ -152,14 +155,23 @@ static bool is_one_of(const char *name, const char *const *list)
 }
 
 /*
- * Labels of a linker script: they share their address with the thing a person means. All are global, and functions
- * have names of the same shape, so this is strict.
+ * Labels of a linker script: they share their address with the thing a person means. All are global, and
+ * functions have names of the same shape, so this is strict.
  */
 static bool is_end_marker(const struct ptw_symbol *s)
 {
-	static const char *const names[] = { "_etext", "_einittext", "_einitdata", "_edata", "_end", "__bss_stop",
-					     "__init_end", "__brk_limit", "__end_rodata", "__end_rodata_aligned",
-					     "__end_rodata_hpage_align", NULL };
+	static const char *const names[] = { "_etext",
+					     "_einittext",
+					     "_einitdata",
+					     "_edata",
+					     "_end",
+					     "__bss_stop",
+					     "__init_end",
+					     "__brk_limit",
+					     "__end_rodata",
+					     "__end_rodata_aligned",
+					     "__end_rodata_hpage_align",
+					     NULL };
 
 	if (s->name[0] != '_' || !isupper((unsigned char)s->type))
 		return false;
@@ -170,7 +182,8 @@ static bool is_end_marker(const struct ptw_symbol *s)
 
 static bool is_marker(const struct ptw_symbol *s)
 {
-	static const char *const names[] = { "_text", "_stext", "_sinittext", "_sinitdata", "_sdata", "__bss_start",
+	static const char *const names[] = { "_text",	     "_stext",	   "_sinittext",
+					     "_sinitdata",   "_sdata",	   "__bss_start",
 					     "__init_begin", "__brk_base", NULL };
 
 	if (s->name[0] != '_' || !isupper((unsigned char)s->type))
@@ -280,8 +293,8 @@ static int finish_load(struct ptw_symbols *symbols, struct ptw_error *err)
 					end = e[i].limit;
 			} else if (!same && end - e[i].pub.addr > PAGE) {
 				/*
-				 * The last symbol before another module or another kind of section: its size is
-				 * unknown, and a wrong name is worse than none.
+				 * The last symbol before another module or another kind of section: its size
+				 * is unknown, and a wrong name is worse than none.
 				 */
 				end = e[i].pub.addr + PAGE;
 			}
@@ -331,7 +344,8 @@ static char *read_file(struct ptw_symbols *symbols, const char *path, size_t *si
 		capacity = st.st_size + 1;
 	for (;;) {
 		if (!block || capacity - used < 4096) {
-			struct block *grown = realloc(block, sizeof(*block) + (capacity = capacity * 3 / 2 + 8192));
+			struct block *grown = realloc(
+				block, sizeof(*block) + (capacity = capacity * 3 / 2 + 8192));
 
 			if (!grown) {
 				out_of_memory(err);
@@ -382,14 +396,18 @@ int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, str
 		return -1;
 	/* Room for about as many as there are: lines are some 45 bytes long. */
 	if (size / 40 > symbols->capacity - symbols->count && size / 40 < NO_ENTRY / 2) {
-		struct entry *grown = reallocarray(symbols->entry, symbols->count + size / 40, sizeof(*grown));
+		struct entry *grown =
+			reallocarray(symbols->entry, symbols->count + size / 40, sizeof(*grown));
 
 		if (!grown)
 			return out_of_memory(err);
 		symbols->entry = grown;
 		symbols->capacity = symbols->count + size / 40;
 	}
-	/* "ffffffff81000000 T name", and "\t[module]" behind it for a module's; the names stay where they are. */
+	/*
+	 * "ffffffff81000000 T name", and "\t[module]" behind it for a module's; the names stay
+	 * where they are.
+	 */
 	for (end = p + size; p < end; ) {
 		char *eol = memchr(p, '\n', end - p), *name, *tail;
 		struct entry *e;
@@ -403,9 +421,11 @@ int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, str
 		*eol = 0;
 		for (; (d = hex_digit(*p)) >= 0; p++, digits++)
 			addr = addr << 4 | d;
-		if (!digits || digits > 16 || p[0] != ' ' || !isalpha((unsigned char)p[1]) || p[2] != ' ' || !p[3]) {
+		if (!digits || digits > 16 || p[0] != ' ' || !isalpha((unsigned char)p[1]) ||
+		    p[2] != ' ' || !p[3]) {
 			drop_unsorted(symbols);
-			return ptw_error_set(err, PTW_EXIT_FAILED, "%s: line %zu is not in kallsyms format", path, line);
+			return ptw_error_set(err, PTW_EXIT_FAILED,
+					     "%s: line %zu is not in kallsyms format", path, line);
 		}
 		type = p[1];
 		name = p + 3;
@@ -444,9 +464,10 @@ int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, str
 	}
 	if (!any_address) {
 		drop_unsorted(symbols);
-		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "%s: %s; run as root (CAP_SYSLOG), or set /proc/sys/kernel/kptr_restrict to 0 or 1",
-				     path, line ? "all addresses are hidden (zero)" : "holds no symbols");
+		return ptw_error_set(
+			err, PTW_EXIT_FAILED,
+			"%s: %s; run as root (CAP_SYSLOG), or set /proc/sys/kernel/kptr_restrict to 0 or 1",
+			path, line ? "all addresses are hidden (zero)" : "holds no symbols");
 	}
 	return finish_load(symbols, err);
 }
@@ -476,7 +497,8 @@ static int load_elf_symbols(struct ptw_symbols *symbols, Elf *elf, Elf_Scn *scn,
 		type = GELF_ST_TYPE(sym.st_info);
 		if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
 			continue;
-		if (!gelf_getshdr(elf_getscn(elf, sym.st_shndx), &section) || !(section.sh_flags & SHF_EXECINSTR))
+		if (!gelf_getshdr(elf_getscn(elf, sym.st_shndx), &section) ||
+		    !(section.sh_flags & SHF_EXECINSTR))
 			continue;
 		name = elf_strptr(elf, shdr->sh_link, sym.st_name);
 		if (!name || !name[0] || name[0] == '$' || (name[0] == '.' && name[1] == 'L'))
@@ -588,7 +610,8 @@ char *ptw_symbols_format(const struct ptw_symbols *symbols, uint64_t addr, char 
 	if (!s)
 		snprintf(buf, size, "0x%016llx", (unsigned long long)addr);
 	else if (s->module)
-		snprintf(buf, size, "%s+0x%llx [%s]", s->name, (unsigned long long)(addr - s->addr), s->module);
+		snprintf(buf, size, "%s+0x%llx [%s]", s->name, (unsigned long long)(addr - s->addr),
+			 s->module);
 	else
 		snprintf(buf, size, "%s+0x%llx", s->name, (unsigned long long)(addr - s->addr));
 	return buf;
@@ -629,7 +652,8 @@ static unsigned int edit_distance(const char *a, size_t n, const char *b, size_t
 				d = above[j] + 1;
 			if (row[j - 1] + 1 < d)
 				d = row[j - 1] + 1;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < d)
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+			    before[j - 2] + 1 < d)
 				d = before[j - 2] + 1;
 			row[j] = d;
 			if (d < least)
@@ -724,12 +748,13 @@ static int no_module(const struct ptw_symbols *symbols, const char *module, stru
 	}
 	for (size_t i = 0; i < near.count; i++)
 		append(&text, "%s%s", i ? ", " : "; did you mean ", near.name[i]);
-	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: no symbols of such a module (is it loaded?)%s%s", module,
+	return ptw_error_set(err, PTW_EXIT_FAILED,
+			     "%s: no symbols of such a module (is it loaded?)%s%s", module,
 			     text.data, near.count ? "?" : "");
 }
 
-static int no_symbol(const struct ptw_symbols *symbols, const char *name, const char *module, bool kernel_only,
-		     struct ptw_error *err)
+static int no_symbol(const struct ptw_symbols *symbols, const char *name, const char *module,
+		     bool kernel_only, struct ptw_error *err)
 {
 	struct near near = { .count = 0 };
 	struct text text = { .used = 0 };
@@ -768,14 +793,17 @@ static const struct entry *find_name(const struct ptw_symbols *symbols, const ch
 	uint32_t i;
 
 	if (!symbols->count) {
-		ptw_error_set(err, PTW_EXIT_FAILED, "%s: no symbols are known; give an address (0x…)", name);
+		ptw_error_set(err, PTW_EXIT_FAILED,
+			      "%s: no symbols are known; give an address (0x…)", name);
 		return NULL;
 	}
-	for (i = symbols->bucket[hash_name(name) & (symbols->buckets - 1)]; i != NO_ENTRY; i = symbols->entry[i].next) {
+	for (i = symbols->bucket[hash_name(name) & (symbols->buckets - 1)]; i != NO_ENTRY;
+	     i = symbols->entry[i].next) {
 		const struct entry *e = &symbols->entry[i];
 		bool known = false;
 
-		if (strcmp(e->pub.name, name) || (module && e->pub.module != module) || (kernel_only && e->pub.module))
+		if (strcmp(e->pub.name, name) || (module && e->pub.module != module) ||
+		    (kernel_only && e->pub.module))
 			continue;
 		for (size_t k = 0; k < count && k < CHOICES; k++)
 			known |= found[k]->pub.addr == e->pub.addr;
@@ -810,15 +838,17 @@ static const struct entry *find_name(const struct ptw_symbols *symbols, const ch
 		else if (from)
 			append(&text, " [%s]", from);
 	}
-	ptw_error_set(err, PTW_EXIT_FAILED, "%s: %zu symbols have this name; choose one: %s%s", name, count, text.data,
-		      count > CHOICES ? ", …" : "");
+	ptw_error_set(err, PTW_EXIT_FAILED, "%s: %zu symbols have this name; choose one: %s%s",
+		      name, count, text.data, count > CHOICES ? ", …" : "");
 	return NULL;
 }
 
 static int usage(const char *spelling, struct ptw_error *err)
 {
-	return ptw_error_set(err, PTW_EXIT_USAGE,
-			     "%s: not a symbol; write sym, sym+0x10, module:sym, module:sym+0x10 or 0xaddr", spelling);
+	return ptw_error_set(
+		err, PTW_EXIT_USAGE,
+		"%s: not a symbol; write sym, sym+0x10, module:sym, module:sym+0x10 or 0xaddr",
+		spelling);
 }
 
 int ptw_symbols_resolve(const struct ptw_symbols *symbols, const char *spelling, uint64_t *addr,
@@ -865,7 +895,9 @@ int ptw_symbols_resolve(const struct ptw_symbols *symbols, const char *spelling,
 			size_t k;
 
 			/* Files are called my-driver.ko and their modules my_driver. */
-			for (k = 0; known[k] && (known[k] == text[k] || (known[k] == '_' && text[k] == '-')); k++)
+			for (k = 0; known[k] &&
+				    (known[k] == text[k] || (known[k] == '_' && text[k] == '-'));
+			     k++)
 				;
 			if (!known[k] && !text[k])
 				module = known;
@@ -877,10 +909,12 @@ int ptw_symbols_resolve(const struct ptw_symbols *symbols, const char *spelling,
 	if (!e)
 		return -1;
 	if (!e->by_addr)
-		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "%s: %s; give the address of the copy you mean (0x…)", name,
-				     e->pub.addr ? "a per-CPU variable (every CPU has its own copy) or absolute symbol" :
-						   "has no address of its own (per-CPU or absolute)");
+		return ptw_error_set(
+			err, PTW_EXIT_FAILED, "%s: %s; give the address of the copy you mean (0x…)",
+			name,
+			e->pub.addr ?
+				"a per-CPU variable (every CPU has its own copy) or absolute symbol" :
+				"has no address of its own (per-CPU or absolute)");
 	if (e->pub.addr + offset < offset)
 		return usage(spelling, err);
 	*addr = e->pub.addr + offset;

@@ -29,8 +29,8 @@ void ptw_symbols_free(struct ptw_symbols *symbols);
  * ptw_symbols_load_kallsyms() - add the symbols of a kallsyms file
  * @path: "/proc/kallsyms" or a copy of it
  *
- * Fails with PTW_EXIT_FAILED when the file can't be read, and with a line that names kptr_restrict and CAP_SYSLOG when all
- * addresses in it are zero.
+ * Fails with PTW_EXIT_FAILED when the file can't be read, and with a line that names kptr_restrict and
+ * CAP_SYSLOG when all addresses in it are zero.
  */
 int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, struct ptw_error *err);
 
@@ -51,8 +51,9 @@ const struct ptw_symbol *ptw_symbols_at(const struct ptw_symbols *symbols, uint6
  * @addr: out: the address
  * @symbol: out: the symbol, NULL for a plain address; may be NULL
  *
- * Unknown names fail (PTW_EXIT_FAILED) with up to three near matches ("did you mean …"), ambiguous names (several
- * static symbols of one name) with the modules or addresses to choose from, malformed spellings with PTW_EXIT_USAGE.
+ * Unknown names fail (PTW_EXIT_FAILED) with up to three near matches ("did you mean …"), ambiguous names
+ * (several static symbols of one name) with the modules or addresses to choose from, malformed spellings with
+ * PTW_EXIT_USAGE.
  */
 int ptw_symbols_resolve(const struct ptw_symbols *symbols, const char *spelling, uint64_t *addr,
 			const struct ptw_symbol **symbol, struct ptw_error *err);
