@@ -278,6 +278,8 @@ static void agrees_with_a_plain_search(void **state)
 	free(addr);
 }
 
+void a_function_of_this_program(void);
+
 __attribute__((noinline)) void a_function_of_this_program(void)
 {
 	__asm__ volatile("nop; nop; nop");
