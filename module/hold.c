@@ -23,7 +23,8 @@ struct perf_event *ptw_hold_get(unsigned int cpu, int pmu_type)
 	/* No PMU has that number: the caller's information is wrong, nobody is in the way. */
 	if (IS_ERR(event))
 		return PTR_ERR(event) == -ENOENT ? ERR_PTR(-EINVAL) : event;
-	if (strcmp(event->pmu->name, "intel_pt")) {
+	/* On older kernels (6.1) the PMUs of the software clocks have no name. */
+	if (!event->pmu->name || strcmp(event->pmu->name, "intel_pt")) {
 		perf_event_release_kernel(event);
 		return ERR_PTR(-EINVAL);
 	}
