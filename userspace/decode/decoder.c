@@ -62,13 +62,16 @@ static uint64_t trace_offset(const struct ptw_decoder *d)
  */
 static void set_time(struct ptw_decoder *d, struct ptw_item *item)
 {
+	uint32_t lost_mtc, lost_cyc;	/* libipt 2.2 wants them, whatever its manual says */
 	int status;
 
 	if (d->flags & PTW_DECODE_NO_TIME)
 		return;
-	status = d->block ? pt_blk_time(d->block, &item->tsc, NULL, NULL) :
-			    pt_insn_time(d->insn, &item->tsc, NULL, NULL);
+	status = d->block ? pt_blk_time(d->block, &item->tsc, &lost_mtc, &lost_cyc) :
+			    pt_insn_time(d->insn, &item->tsc, &lost_mtc, &lost_cyc);
 	item->has_time = status >= 0;
+	if (!item->has_time)
+		item->tsc = 0;	/* without any TSC packet libipt counts from zero */
 }
 
 /* ---- setting up ---- */

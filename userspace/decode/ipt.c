@@ -159,7 +159,7 @@ uint32_t ipt_mode_exec_if(const struct pt_packet *packet)
 	return packet->payload.mode.bits.exec.iflag;
 }
 
-bool ipt_newer_packet(const struct pt_packet *packet, struct ptw_packet *out)
+bool ipt_newer_packet(const struct pt_packet *packet, const uint8_t *raw, struct ptw_packet *out)
 {
 	switch (packet->type) {
 	case ppt_cfe:
@@ -171,7 +171,7 @@ bool ipt_newer_packet(const struct pt_packet *packet, struct ptw_packet *out)
 	case ppt_evd:
 		out->type = PTW_PACKET_EVD;
 		out->value = packet->payload.evd.payload;
-		out->count = packet->payload.evd.type;
+		out->count = raw[2] & 0x3f;	/* libipt drops bit 5 */
 		return true;
 #if LIBIPT_VERSION >= 0x202
 	case ppt_trig:
@@ -266,7 +266,7 @@ uint32_t ipt_mode_exec_if(const struct pt_packet *packet)
 	return 0;
 }
 
-bool ipt_newer_packet(const struct pt_packet *packet, struct ptw_packet *out)
+bool ipt_newer_packet(const struct pt_packet *packet, const uint8_t *raw, struct ptw_packet *out)
 {
 	return false;
 }

@@ -34,8 +34,8 @@ void ipt_newer_flags(struct pt_config *config, bool blocks);
 /** ipt_mode_exec_if() - the IF bit of a MODE.Exec packet; 0 where the library doesn't know it */
 uint32_t ipt_mode_exec_if(const struct pt_packet *packet);
 
-/** ipt_newer_packet() - fill @out from a packet type that 2.0 doesn't have; false: no such packet */
-bool ipt_newer_packet(const struct pt_packet *packet, struct ptw_packet *out);
+/** ipt_newer_packet() - fill @out from a packet type that 2.0 doesn't have, whose bytes are at @raw; false: no such packet */
+bool ipt_newer_packet(const struct pt_packet *packet, const uint8_t *raw, struct ptw_packet *out);
 
 /** ipt_newer_event() - fill @out from an event type that 2.0 doesn't have; false: no such event */
 bool ipt_newer_event(const struct pt_event *event, struct ptw_event *out);

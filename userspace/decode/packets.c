@@ -17,7 +17,7 @@ struct ptw_packets {
 	uint64_t last_ip;	/* for IP compression */
 };
 
-static void fill_payload(const struct pt_packet *in, struct ptw_packet *out)
+static void fill_payload(const struct pt_packet *in, const uint8_t *raw, struct ptw_packet *out)
 {
 	switch (in->type) {
 	case ppt_tnt_8:
@@ -60,7 +60,7 @@ static void fill_payload(const struct pt_packet *in, struct ptw_packet *out)
 		out->with_ip = in->payload.ptw.ip;
 		break;
 	default:
-		if (!ipt_newer_packet(in, out))
+		if (!ipt_newer_packet(in, raw, out))
 			out->type = PTW_PACKET_UNKNOWN;
 	}
 }
@@ -189,6 +189,8 @@ static uint64_t decompress_ip(uint64_t last, uint64_t payload, uint32_t compress
 
 static void fill_packet(struct ptw_packets *packets, const struct pt_packet *in, struct ptw_packet *out)
 {
+	const uint8_t *raw = packets->data + packets->offset;
+
 	*out = (struct ptw_packet){ .offset = packets->offset, .size = in->size };
 
 	if (fill_ip(in, out)) {
@@ -198,8 +200,8 @@ static void fill_packet(struct ptw_packets *packets, const struct pt_packet *in,
 	}
 	if (in->type == ppt_psb)
 		packets->last_ip = 0;
-	if (!fill_plain(in, out) && !fill_time(in, out) && !fill_power(in, packets->data + packets->offset, out))
-		fill_payload(in, out);
+	if (!fill_plain(in, out) && !fill_time(in, out) && !fill_power(in, raw, out))
+		fill_payload(in, raw, out);
 }
 
 /* True when the bytes before @end, the first PSB, are whole packets: then the trace does begin at byte 0. */

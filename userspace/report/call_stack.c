@@ -301,8 +301,6 @@ static void take_enabled(struct ptw_call_stack *s, const struct ptw_event *event
 {
 	ptrdiff_t i;
 
-	if (event->status_update)
-		return;
 	s->branch.valid = false;
 	i = find_frame(s, event->ip, true);
 	if (i < 0)
@@ -319,6 +317,8 @@ static void take_enabled(struct ptw_call_stack *s, const struct ptw_event *event
 
 static int take_event(struct ptw_call_stack *s, const struct ptw_event *event)
 {
+	if (event->status_update)
+		return 0;
 	switch (event->type) {
 	case PTW_EVENT_ENABLED:
 		take_enabled(s, event);
