@@ -137,6 +137,7 @@ static int set_up_and_release(int fd, struct ptwatch_trace arg)
 static void setup_refusals(int fd, struct ptwatch_trace good, uint64_t max)
 {
 	uint8_t cpus[16];
+	int type;
 
 	REFUSED(EINVAL, "flags", arg.flags = 1);
 	REFUSED(EINVAL, "reserved", arg.reserved = 1);
@@ -162,7 +163,15 @@ static void setup_refusals(int fd, struct ptwatch_trace good, uint64_t max)
 	REFUSED(EINVAL, "a page and a byte", arg.buffer_size = PAGE + 1);
 	REFUSED(EINVAL, "more than max_buffer_size", arg.buffer_size = max + PAGE);
 	REFUSED(EINVAL, "an endless buffer", arg.buffer_size = -PAGE);
-	REFUSED(EINVAL, "a PMU that is not intel_pt (1, software)", arg.pt_pmu_type = 1);
+	/* The kernel's own (0 to 5: hardware, software, tracepoint, …) and those it counts up to. */
+	for (type = 0; type <= good.pt_pmu_type + 5; type++) {
+		struct ptwatch_trace arg = good;
+
+		if (type == good.pt_pmu_type)
+			continue;
+		arg.pt_pmu_type = type;
+		FAILS(setup_with(fd, arg), EINVAL, "SETUP with PMU %d, which is not intel_pt", type);
+	}
 	REFUSED(EINVAL, "a PMU that does not exist", arg.pt_pmu_type = 9999);
 
 	memset(cpus, 0, sizeof(cpus));

@@ -283,8 +283,8 @@ static void hits_of_reads_and_calls(int fd, uint64_t word)
 }
 
 /*
- * Several watches: each counts its own hits. Each access meets one of them, because QEMU reports only
- * the first of the watches that one access meets (a real CPU sets a bit of DR6 for each).
+ * Several watches: each counts its own hits. Each instruction meets one of them, because QEMU reports
+ * only the first of the watches that an instruction meets (a real CPU sets a bit of DR6 for each).
  */
 static void hits_of_several(int fd, uint64_t word)
 {
@@ -292,11 +292,11 @@ static void hits_of_several(int fd, uint64_t word)
 	uint32_t b = add_watch(fd, watch_arg(word + 8, 8, PTWATCH_ACCESS_W));
 	uint32_t c = add_watch(fd, watch_arg(word + 16, 8, PTWATCH_ACCESS_RW));
 
-	if (poke("repmovs", 0, 7, 0) || poke("byte", 1, 2, 0) || poke("beside", 1, 3, 0))
+	if (poke("store", 0, 7, 0) || poke("byte", 1, 2, 0) || poke("beside", 1, 11, 0))
 		die("poke");
 	is(settled(fd, a).hits, 9, "three watches: the word");
-	is(settled(fd, b).hits, 8, "its neighbour");
-	is(settled(fd, c).hits, 8, "its neighbour's");
+	is(settled(fd, b).hits, 4, "its neighbour");
+	is(settled(fd, c).hits, 4, "its neighbour's");
 	del_watch(fd, a);
 	del_watch(fd, b);
 	del_watch(fd, c);
