@@ -29,7 +29,7 @@ static uint64_t sum_insns(int kernel)
 	uint64_t sum = 0;
 
 	for (unsigned int i = 0; i < vcpu_count(); i++)
-		sum += vcpu_get(i)->hot->insns[kernel];
+		sum += executed_at(vcpu_get(i), kernel);
 	return sum;
 }
 
@@ -41,10 +41,10 @@ static enum msr_result emu_read(struct vcpu *v, uint32_t msr, uint64_t *value)
 		*value = v->n_pmi;
 		return MSR_OK;
 	case MSR_EMU_INSNS_KERNEL:
-		*value = v->hot->insns[1];
+		*value = executed_at(v, 1);
 		return MSR_OK;
 	case MSR_EMU_INSNS_USER:
-		*value = v->hot->insns[0];
+		*value = executed_at(v, 0);
 		return MSR_OK;
 	case MSR_EMU_ALL_KERNEL:
 		*value = sum_insns(1);

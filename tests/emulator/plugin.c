@@ -61,7 +61,8 @@ static void on_vcpu_init(unsigned int index, void *opaque)
 	for (unsigned int i = 0; i < n_vcpus; i++)
 		if (vcpus[i])
 			vcpus[i]->hot = qemu_plugin_scoreboard_find(board, i);
-	v->hot->budget = BUDGET_MAX;
+	v->pmu.deadline = ALARM_MAX;
+	set_alarm(v, ALARM_MAX);
 	g_mutex_unlock(&init_lock);
 }
 
@@ -76,7 +77,7 @@ static void on_block(unsigned int index, void *opaque)
 	if (v->tracing)
 		branch_on_block(v, opaque);
 	if (!v->tracing)
-		v->hot->budget = v->pmu.deadline - executed(v);
+		set_alarm(v, v->pmu.deadline - executed(v));
 }
 
 static void on_insn_after(unsigned int index, void *opaque)
@@ -101,7 +102,7 @@ static void uncount_faulted(struct vcpu *v, uint64_t from)
 		return;
 	if (guest_frame(v, -1) & fetch && guest_reg(v, GUEST_CR2) - from < 16)
 		return;
-	v->hot->insns[from >> 63]--;
+	v->clock_base[from >> 63]--;
 }
 
 static void on_discon(unsigned int index, int type, uint64_t from, uint64_t to, void *opaque)
@@ -171,6 +172,7 @@ static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
 	struct block *b = g_malloc0(sizeof(*b) + n * sizeof(b->off[0]));
+	qemu_plugin_u64 clock = HOT(clock);
 	uint64_t vaddr = 0, uncounted = 0;
 	bool patched = false;
 	struct insn d = { 0 };
@@ -178,9 +180,9 @@ static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 	(void)opaque;
 	b->start = qemu_plugin_tb_vaddr(tb);
 	b->n = n;
-	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, OP_ADD, HOT(budget), -(uint64_t)n);
-	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_block, REGS_WRITE, COND_GT, HOT(budget),
-						  BUDGET_LIMIT, b);
+	clock.offset += 8 * (b->start >> 63);
+	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_block, REGS_WRITE, COND_GT, clock, CLOCK_ALARM,
+						  b);
 	truth_translate(tb, HOT(truth));
 	for (size_t i = 0; i < n; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
@@ -197,10 +199,7 @@ static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 		 */
 		uncounted++;
 		if (!d.plain || i == n - 1) {
-			qemu_plugin_u64 insns = HOT(insns);
-
-			insns.offset += 8 * (vaddr >> 63);
-			qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, OP_ADD, insns,
+			qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, OP_ADD, clock,
 									    uncounted);
 			uncounted = 0;
 		}
@@ -226,8 +225,8 @@ static void at_exit(void *opaque)
 		struct vcpu *v = vcpus[i];
 
 		fprintf(stderr, "intel_pt: cpu%u: instructions user %" PRIu64 " kernel %" PRIu64
-			", packet bytes %" PRIu64 ", PMIs %" PRIu64 "\n", i, v->hot->insns[0],
-			v->hot->insns[1], v->writer.total, v->n_pmi);
+			", packet bytes %" PRIu64 ", PMIs %" PRIu64 "\n", i, executed_at(v, 0),
+			executed_at(v, 1), v->writer.total, v->n_pmi);
 		fprintf(stderr, "intel_pt: cpu%u: traced blocks %" PRIu64 ", rip reads %" PRIu64
 			", wrong predictions %" PRIu64 ", impossible branches %" PRIu64 "\n", i,
 			v->n_blocks, v->n_rip_reads, v->n_rip_wrong, v->n_flow_wrong);

@@ -90,21 +90,22 @@ static bool counter(struct pmu *p, int i, struct counter *c)
 /* Work out at which number of executed instructions an overflow may interrupt next. */
 static void arm(struct vcpu *v)
 {
-	uint64_t left = BUDGET_MAX;
+	uint64_t left = ALARM_MAX;
 	struct counter c;
 
 	for (int i = 0; i < PMU_GP + PMU_FIXED; i++)
 		if (counter(&v->pmu, i, &c) && c.interrupt)
 			left = MIN(left, ((1ULL << COUNTER_BITS) - *c.value) << c.scale);
 	v->pmu.deadline = executed(v) + left;
-	if (v->hot->budget < BUDGET_LIMIT)
-		v->hot->budget = left;
+	/* While it rings, it is set when it is stopped. */
+	if (v->hot->clock[0] <= CLOCK_ALARM)
+		set_alarm(v, left);
 }
 
 void pmu_sync(struct vcpu *v)
 {
 	struct pmu *p = &v->pmu;
-	uint64_t now[2] = { v->hot->insns[0], v->hot->insns[1] };
+	uint64_t now[2] = { executed_at(v, 0), executed_at(v, 1) };
 	bool interrupt = false;
 	struct counter c;
 

@@ -37,21 +37,26 @@ extern struct options opts;
 /*
  * The part that generated code touches (in a scoreboard).
  *
- * budget counts down by the number of instructions of each block that begins; the block callback
- * comes when it has wrapped below zero. Setting it to BUDGET_ATTENTION makes the callback come at
- * every block. So one counter serves PMU overflow, tracing and pending register patches, and a
- * block costs one addition and one comparison when nothing is on.
+ * clock counts executed instructions, and is the alarm clock at the same time: the block callback
+ * comes while it is above CLOCK_ALARM. For an overflow of the PMU it is set so far below; to have the
+ * callback at every block, for tracing and pending register patches, it is set above. What was
+ * executed is clock + vcpu.clock_base. So a block costs little when nothing is on.
  */
 struct hot {
-	uint64_t budget;
+	uint64_t clock[2];	/* [0] user, [1] kernel addresses */
 	uint64_t branched;	/* the struct block whose last branch has been begun, or 0 */
-	uint64_t insns[2];	/* executed instructions: [0] user, [1] kernel addresses */
 	uint64_t truth;		/* not 0: the truth callbacks are on */
+	/* vCPUs write these all the time: keep them out of each other's cache lines. */
+	uint64_t pad[12];
 };
 
-#define BUDGET_ATTENTION	(3ULL << 62)
-#define BUDGET_LIMIT		(1ULL << 63)	/* the callback comes above this */
-#define BUDGET_MAX		(1ULL << 62)
+/* Generated code finds a vCPU's part by a shift if the size is a power of two. */
+_Static_assert(sizeof(struct hot) == 128, "struct hot");
+
+#define CLOCK_ALARM	(1ULL << 63)
+#define CLOCK_RINGING	(3ULL << 62)
+/* The farthest that an alarm may be set, in instructions. */
+#define ALARM_MAX	(1ULL << 61)
 
 /* A translated block. Addresses are those of the first mapping it was translated for. */
 struct block {
@@ -113,7 +118,7 @@ struct pmu {
 	uint64_t fixed_ctrl;
 	uint64_t global_ctrl;
 	uint64_t global_status;
-	uint64_t seen[2];	/* hot.insns up to which the counters have counted */
+	uint64_t seen[2];	/* executed instructions that the counters have counted */
 	uint64_t deadline;	/* executed instructions at which the next overflow may be due */
 	uint64_t plain[8];	/* MSRs that only store */
 };
@@ -132,6 +137,7 @@ struct truth {
 struct vcpu {
 	unsigned int index;
 	struct hot *hot;
+	uint64_t clock_base[2];	/* executed instructions - hot->clock */
 	GByteArray *scratch;
 	struct patch patch;
 	bool gp_pending;	/* RCX holds a number that makes TCG raise #GP */
@@ -156,14 +162,38 @@ struct vcpu {
 struct vcpu *vcpu_get(unsigned int index);
 unsigned int vcpu_count(void);
 
-static inline uint64_t executed(const struct vcpu *v)
+/* Instructions executed at user (0) or kernel (1) addresses. */
+static inline uint64_t executed_at(const struct vcpu *v, int kernel)
 {
-	return v->hot->insns[0] + v->hot->insns[1];
+	return v->clock_base[kernel] + v->hot->clock[kernel];
 }
 
+static inline uint64_t executed(const struct vcpu *v)
+{
+	return executed_at(v, 0) + executed_at(v, 1);
+}
+
+static inline void set_clock(struct vcpu *v, uint64_t value)
+{
+	for (int i = 0; i < 2; i++) {
+		v->clock_base[i] += v->hot->clock[i] - value;
+		v->hot->clock[i] = value;
+	}
+}
+
+/* Let the block callback come at every block. It stops that itself when nothing needs it. */
 static inline void want_attention(struct vcpu *v)
 {
-	v->hot->budget = BUDGET_ATTENTION;
+	set_clock(v, CLOCK_RINGING);
+}
+
+/*
+ * Let it come in `left` instructions or before: either of the two clocks may get there alone, so
+ * each gets half of it.
+ */
+static inline void set_alarm(struct vcpu *v, uint64_t left)
+{
+	set_clock(v, CLOCK_ALARM - left / 2);
 }
 
 /* guest.c: registers and memory */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * capture OUT ROUNDS CONFIG...: run the workload on every CPU while the kernel's own intel_pt driver
- * traces whole CPUs, once for each CONFIG = NAME:user|kernel|both:HEX, HEX being the event's config.
+ * traces whole CPUs, once for each CONFIG = NAME:user|kernel|both:HEX[:SYMBOL], HEX being the
+ * event's config. With a kernel function's name only that function is traced.
  *
  * Writes for each NAME into OUT/NAME: cpuN.pt, the trace of CPU N; text-*, the executable memory that
  * ran; and images.tsv, which says FILE OFFSET SIZE ADDRESS of each, tab-separated, in hex.
@@ -227,6 +228,22 @@ static void write_images(const char *dir)
 	fclose(table);
 }
 
+/* Trace one function of the kernel only: up to the next symbol. */
+static void set_range(const struct event *e, const char *function)
+{
+	uint64_t start = symbol(function), end = UINT64_MAX, addr;
+	FILE *f = fopen("/proc/kallsyms", "r");
+	char line[512], filter[128];
+
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%" SCNx64, &addr) == 1 && addr > start && addr < end)
+			end = addr;
+	fclose(f);
+	snprintf(filter, sizeof(filter), "filter 0x%" PRIx64 "/0x%" PRIx64, start, end - start);
+	if (!start || ioctl(e->fd, PERF_EVENT_IOC_SET_FILTER, filter))
+		die("%s: %s", function, filter);
+}
+
 static void pin(int cpu)
 {
 	cpu_set_t set;
@@ -260,13 +277,17 @@ static void capture(const char *out, char *config, int cpus, unsigned int rounds
 	struct event events[MAX_CPUS];
 	char dir[128];
 	char *name = strtok(config, ":"), *what = strtok(NULL, ":"), *hex = strtok(NULL, ":");
+	char *function = strtok(NULL, ":");
 
 	if (!hex)
 		die("NAME:WHAT:HEX wanted");
 	snprintf(dir, sizeof(dir), "%s/%s", out, name);
 	mkdir(dir, 0777);
-	for (int i = 0; i < cpus; i++)
+	for (int i = 0; i < cpus; i++) {
 		event_open(&events[i], i, what, strtoull(hex, NULL, 16));
+		if (function)
+			set_range(&events[i], function);
+	}
 	/* The kernel patches itself on first use of this and that: let it, before. */
 	run_everywhere(cpus, 1);
 	sleep(1);
@@ -288,7 +309,7 @@ int main(int argc, char **argv)
 	int cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (argc < 4) {
-		fprintf(stderr, "usage: capture OUT ROUNDS NAME:user|kernel|both:CONFIG...\n");
+		fprintf(stderr, "usage: capture OUT ROUNDS NAME:user|kernel|both:HEX[:SYMBOL]...\n");
 		return 2;
 	}
 	/* Once more without address randomisation: the vDSO must be where it will be written from. */
