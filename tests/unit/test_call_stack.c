@@ -14,8 +14,8 @@
 #include "report/call_stack.h"
 
 /*
- * Functions at round addresses: 0x1000 outer, 0x2000 f, 0x3000 g, 0x4000 h, 0x5000 __x86_indirect_thunk_rax, 0x6000 handler,
- * 0x2800 f.cold, 0x7000 entry.
+ * Functions at round addresses: 0x1000 outer, 0x2000 f, 0x3000 g, 0x4000 h, 0x5000 __x86_indirect_thunk_rax,
+ * 0x6000 handler, 0x2800 f.cold, 0x7000 entry.
  */
 static const char kallsyms[] =
 	"ffffffff81001000 T outer\nffffffff81002000 T f\nffffffff81002800 t f.cold\nffffffff81003000 T g\n"
@@ -38,7 +38,8 @@ static const char *name(uint64_t addr)
 
 static uint64_t on_step(void *context, const struct ptw_step *step)
 {
-	static const char *const kinds[] = { "begin", "call", "tail", "intr", "syscall", "outer", "switch", "gap" };
+	static const char *const kinds[] = { "begin",	"call",	 "tail",   "intr",
+					     "syscall", "outer", "switch", "gap" };
 	size_t used = strlen(told);
 	static uint64_t number;
 
@@ -66,7 +67,9 @@ static void insn(uint64_t at, enum ptw_insn_class class)
 {
 	struct ptw_item item = { .kind = PTW_ITEM_INSN };
 
-	item.insn = (struct ptw_insn){ .ip = BASE + at, .last_ip = BASE + at, .count = 1, .class = class, .size = 5 };
+	item.insn = (struct ptw_insn){
+		.ip = BASE + at, .last_ip = BASE + at, .count = 1, .class = class, .size = 5
+	};
 	assert_int_equal(ptw_call_stack_take(&stack, &item), 0);
 }
 
@@ -74,7 +77,9 @@ static void event(enum ptw_event_type type, uint64_t from, uint64_t to)
 {
 	struct ptw_item item = { .kind = PTW_ITEM_EVENT };
 
-	item.event = (struct ptw_event){ .type = type, .has_ip = to, .ip = to ? BASE + to : 0, .from = BASE + from };
+	item.event = (struct ptw_event){
+		.type = type, .has_ip = to, .ip = to ? BASE + to : 0, .from = BASE + from
+	};
 	assert_int_equal(ptw_call_stack_take(&stack, &item), 0);
 }
 

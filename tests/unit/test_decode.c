@@ -79,7 +79,8 @@ static void write_file(char *path, const void *data, size_t size)
 
 static void image_table(void **state)
 {
-	static const char text[] = "# file\toffset\tsize\taddress\na.out\t0\t6fc\t400000\r\n\nb c,d\t10\t20\t30";
+	static const char text[] =
+		"# file\toffset\tsize\taddress\na.out\t0\t6fc\t400000\r\n\nb c,d\t10\t20\t30";
 	static const char bad[] = "a.out\t0\t6fc\t400000\na.out\t0\t6fc\n";
 	char path[] = "/tmp/ptwatch-test-XXXXXX", bad_path[] = "/tmp/ptwatch-test-XXXXXX";
 	struct ptw_image image = { 0 };
@@ -115,14 +116,15 @@ static void packet_text(const uint8_t *data, size_t size, char *text, size_t roo
 	assert_non_null(packets);
 	text[0] = '\0';
 	while ((status = ptw_packets_next(packets, &packet)) != PTW_PACKETS_END) {
-		const char *name = status == PTW_PACKETS_GAP ? "gap" : status == PTW_PACKETS_SKIPPED ? "skipped" :
-				   ptw_packet_name(&packet);
+		const char *name = status == PTW_PACKETS_GAP	   ? "gap"
+				   : status == PTW_PACKETS_SKIPPED ? "skipped"
+								   : ptw_packet_name(&packet);
 
 		ptw_packet_payload(&packet, payload, sizeof(payload));
 		if (status != PTW_PACKETS_PACKET)
 			snprintf(payload, sizeof(payload), "%u", packet.size);
-		used += snprintf(text + used, room - used, "%s%s%s%s", used ? "; " : "", name, payload[0] ? " " : "",
-				 payload);
+		used += snprintf(text + used, room - used, "%s%s%s%s", used ? "; " : "", name,
+				 payload[0] ? " " : "", payload);
 	}
 	ptw_packets_free(packets);
 }
@@ -145,16 +147,17 @@ static void packets_are_named(void **state)
 {
 	ASSERT_PACKETS("PSB; MODE.Exec 64-bit; PSBEND; TIP.PGE 0x401000; TNT TNT (3); TIP.PGD -",
 		       PSB, MODE64, PSBEND, PGE(CODE), 0x1a, PGD);
-	ASSERT_PACKETS("PTW 0x04030201; PTW 0x0000000000000007 IP", 0x02, 0x12, 1, 2, 3, 4, 0x02, 0xb2, 7, 0, 0, 0, 0, 0,
-		       0, 0);
+	ASSERT_PACKETS("PTW 0x04030201; PTW 0x0000000000000007 IP", 0x02, 0x12, 1, 2, 3, 4, 0x02, 0xb2, 7, 0,
+		       0, 0, 0, 0, 0, 0);
 	ASSERT_PACKETS("PIP CR3 0x2000 NR 1", 0x02, 0x43, 0x01, 0x02, 0, 0, 0, 0);
 }
 
 static void ips_are_decompressed(void **state)
 {
-	ASSERT_PACKETS("PSB; FUP 0x401000; TIP 0x402345; TIP -; TIP 0x406789; TIP 0xffffffff81000000; PSB; TIP 0x1",
-		       PSB, 0x7d, 0x00, 0x10, 0x40, 0, 0, 0, 0x2d, 0x45, 0x23, 0x0d, 0x2d, 0x89, 0x67,
-		       0x6d, 0, 0, 0, 0x81, 0xff, 0xff, PSB, 0x2d, 1, 0);
+	ASSERT_PACKETS(
+		"PSB; FUP 0x401000; TIP 0x402345; TIP -; TIP 0x406789; TIP 0xffffffff81000000; PSB; TIP 0x1",
+		PSB, 0x7d, 0x00, 0x10, 0x40, 0, 0, 0, 0x2d, 0x45, 0x23, 0x0d, 0x2d, 0x89, 0x67, 0x6d, 0, 0, 0,
+		0x81, 0xff, 0xff, PSB, 0x2d, 1, 0);
 }
 
 static void packets_go_on_after_damage(void **state)
@@ -173,8 +176,8 @@ static void packets_of_nothing(void **state)
 /* ---- the decoder ---- */
 
 /* What a decoder says, "enabled 401000; insn 401000; …". */
-static void stream_text(const uint8_t *data, size_t size, const char *code_path, size_t code_size, unsigned int flags,
-			char *text, size_t room)
+static void stream_text(const uint8_t *data, size_t size, const char *code_path, size_t code_size,
+			unsigned int flags, char *text, size_t room)
 {
 	struct ptw_image image = { 0 };
 	struct ptw_decoder_config config = { .params = &params, .image = &image, .data = data, .size = size,
@@ -198,9 +201,11 @@ static void stream_text(const uint8_t *data, size_t size, const char *code_path,
 					 (unsigned long long)item.insn.ip, item.insn.count);
 		else if (item.kind == PTW_ITEM_ERROR)
 			used += snprintf(text + used, room - used, "%serror at %llu, %llu lost", separator,
-					 (unsigned long long)item.offset, (unsigned long long)item.error.lost);
+					 (unsigned long long)item.offset,
+					 (unsigned long long)item.error.lost);
 		else if (!item.event.status_update)	/* 2.0 has fewer of them than 2.1 */
-			used += snprintf(text + used, room - used, "%s%s", separator, ptw_event_name(item.event.type));
+			used += snprintf(text + used, room - used, "%s%s", separator,
+					 ptw_event_name(item.event.type));
 	}
 	assert_int_equal(ptw_decoder_next(decoder, &item), PTW_ITEM_END);
 	ptw_decoder_free(decoder);
@@ -262,7 +267,9 @@ static void stream_leaves_endless_loops(void **state)
 	static const uint8_t trace[] = { PSB, MODE64, PSBEND, PGE(CODE + 6), 0x06, 0x06, PSB, PSBEND };
 	char path[] = "/tmp/ptwatch-test-XXXXXX";
 	struct ptw_image image = { 0 };
-	struct ptw_decoder_config config = { .params = &params, .image = &image, .data = trace, .size = sizeof(trace) };
+	struct ptw_decoder_config config = {
+		.params = &params, .image = &image, .data = trace, .size = sizeof(trace)
+	};
 	struct ptw_decoder *decoder;
 	struct ptw_item item;
 	unsigned int errors = 0;
@@ -283,7 +290,9 @@ static void unreadable_code(void **state)
 {
 	struct ptw_image image = { 0 };
 	static const uint8_t trace[] = { PSB, PSBEND };
-	struct ptw_decoder_config config = { .params = &params, .image = &image, .data = trace, .size = sizeof(trace) };
+	struct ptw_decoder_config config = {
+		.params = &params, .image = &image, .data = trace, .size = sizeof(trace)
+	};
 	struct ptw_decoder *decoder;
 	struct ptw_error err;
 

@@ -13,9 +13,27 @@
 #include "report/clock.h"
 
 enum {
-	OPT_RAW = 256, OPT_CPU, OPT_BITS, OPT_MTC_FREQ, OPT_NOM_FREQ, OPT_CPUID15, OPT_ADDR_FILTER, OPT_IMAGE,
-	OPT_IMAGES, OPT_FORMAT, OPT_JSON, OPT_COUNT, OPT_TAIL, OPT_LAST, OPT_TIME, OPT_NO_TIME, OPT_ALL, OPT_SOURCE,
-	OPT_DEBUG, OPT_SYNTAX, OPT_DEPTH,
+	OPT_RAW = 256,
+	OPT_CPU,
+	OPT_BITS,
+	OPT_MTC_FREQ,
+	OPT_NOM_FREQ,
+	OPT_CPUID15,
+	OPT_ADDR_FILTER,
+	OPT_IMAGE,
+	OPT_IMAGES,
+	OPT_FORMAT,
+	OPT_JSON,
+	OPT_COUNT,
+	OPT_TAIL,
+	OPT_LAST,
+	OPT_TIME,
+	OPT_NO_TIME,
+	OPT_ALL,
+	OPT_SOURCE,
+	OPT_DEBUG,
+	OPT_SYNTAX,
+	OPT_DEPTH,
 };
 
 struct known_option {
@@ -55,22 +73,26 @@ static const struct known_option known[] = {
 void trace_options_help(unsigned int accept)
 {
 	fputs("  -i, --input RECORDING   a recording (directory), or a perf.data\n"
-	      "  -C, --cpus CPU[,CPU…]   only the traces of these CPUs (0-3,8 works); without it all, or those that\n"
+	      "  -C, --cpus CPU[,CPU…]   only the traces of these CPUs; without it all, or those that\n"
 	      "                          an alarm froze\n"
-	      "      --json              one JSON object a line, like --format json\n", stdout);
-	printf("      --format FORMAT     text%s or json\n", accept & ACCEPT_IP_FORMAT ? ", ip (addresses only)" : "");
+	      "      --json              one JSON object a line, like --format json\n",
+	      stdout);
+	printf("      --format FORMAT     text%s or json\n",
+	       accept & ACCEPT_IP_FORMAT ? ", ip (addresses only)" : "");
 	fputs("      --count             print only how many there are\n", stdout);
 	if (accept & ACCEPT_WINDOW)
 		fputs("      --tail N            only the last N lines\n"
 		      "      --last TIME         only the last 40us, 1.5ms, 2s … of the trace\n"
 		      "      --no-time           without times\n"
-		      "      --all               also what came after the access that raised the alarm\n", stdout);
+		      "      --all               also what came after the access that raised the alarm\n",
+		      stdout);
 	if (accept & ACCEPT_DEPTH)
 		fputs("      --depth N           only N levels of calls\n", stdout);
 	if (accept & ACCEPT_DISASM)
 		fputs("      --source            with file:line, where the code has DWARF\n"
-		      "      --debug FILE        a vmlinux or module (.ko) with DWARF, for --source; may be repeated\n"
-		      "      --syntax SYNTAX     att (as in the kernel) or intel\n", stdout);
+		      "      --debug FILE        a vmlinux or module (.ko) with DWARF; may be repeated\n"
+		      "      --syntax SYNTAX     att (as in the kernel) or intel\n",
+		      stdout);
 	fputs("\nRaw Intel PT bytes instead of a recording; offsets, sizes and addresses in hex:\n\n"
 	      "      --raw TRACE                     the bytes\n"
 	      "      --cpu FAMILY/MODEL/STEPPING     CPU that wrote them, for its errata\n"
@@ -106,7 +128,8 @@ static int parse_cpu(struct trace_options *options, const char *value)
 
 	if (parse_number(&at, '/', 10, 0xffff, &family) || parse_number(&at, '/', 10, 0xff, &model) ||
 	    parse_number(&at, '\0', 10, 0xff, &stepping))
-		return cli_usage(options->verb, "--cpu '%s': must be FAMILY/MODEL/STEPPING, such as 6/85/4", value);
+		return cli_usage(options->verb, "--cpu '%s': must be FAMILY/MODEL/STEPPING, such as 6/85/4",
+				 value);
 	options->params.family = family;
 	options->params.model = model;
 	options->params.stepping = stepping;
@@ -132,19 +155,23 @@ static int parse_addr_filter(struct trace_options *options, const char *value)
 
 	if (parse_number(&at, ',', 10, PTW_ADDR_RANGES - 1, &n) || parse_number(&at, ',', 10, 2, &cfg) ||
 	    parse_number(&at, ',', 16, UINT64_MAX, &a) || parse_number(&at, '\0', 16, UINT64_MAX, &b))
-		return cli_usage(options->verb, "--addr-filter '%s': must be N,CFG,A,B with N 0-3, CFG 0 (unused), "
-				 "1 (filter) or 2 (TraceStop), A and B hex addresses", value);
+		return cli_usage(options->verb,
+				 "--addr-filter '%s': must be N,CFG,A,B with N 0-3, CFG 0 (unused), "
+				 "1 (filter) or 2 (TraceStop), A and B hex addresses",
+				 value);
 	options->params.addr[n] = (struct ptw_addr_range){ .cfg = cfg, .a = a, .b = b };
 	return PTW_EXIT_OK;
 }
 
-static int parse_small(struct trace_options *options, const char *name, const char *value, uint64_t max, uint8_t *to)
+static int parse_small(struct trace_options *options, const char *name, const char *value, uint64_t max,
+		       uint8_t *to)
 {
 	const char *at = value;
 	uint64_t number;
 
 	if (parse_number(&at, '\0', 10, max, &number))
-		return cli_usage(options->verb, "--%s '%s': must be a number from 0 to %d", name, value, (int)max);
+		return cli_usage(options->verb, "--%s '%s': must be a number from 0 to %d", name, value,
+				 (int)max);
 	*to = number;
 	return PTW_EXIT_OK;
 }
@@ -174,7 +201,8 @@ static int parse_format(struct trace_options *options, const char *value, unsign
 
 static int add_debug_file(struct trace_options *options, const char *path)
 {
-	const char **grown = reallocarray(options->debug_files, options->debug_file_count + 1, sizeof(*grown));
+	const char **grown = reallocarray(options->debug_files, options->debug_file_count + 1,
+					  sizeof(*grown));
 
 	if (!grown)
 		return cli_usage(options->verb, "--debug %s: out of memory", path);
@@ -205,7 +233,8 @@ static int take_source(struct trace_options *options, int option, const char *va
 		free(options->cpus);
 		options->cpus = NULL;
 		if (ptw_parse_cpus(value, &options->cpus, &options->cpus_size) < 0)
-			return cli_usage(options->verb, "-C '%s': must be CPU numbers, such as 1 or 0-3,8", value);
+			return cli_usage(options->verb, "-C '%s': must be CPU numbers, such as 1 or 0-3,8",
+					 value);
 		return PTW_EXIT_OK;
 	case OPT_RAW:
 		options->raw = value;
@@ -248,7 +277,8 @@ static int take_view(struct trace_options *options, unsigned int accept, int opt
 		return parse_positive(options, "depth", value, &options->depth);
 	case OPT_LAST:
 		if (ptw_parse_duration(value, &options->last_ns) || !options->last_ns)
-			return cli_usage(options->verb, "--last '%s': must be a time, such as 40us, 1.5ms or 2s", value);
+			return cli_usage(options->verb,
+					 "--last '%s': must be a time, such as 40us, 1.5ms or 2s", value);
 		break;
 	case OPT_TIME:
 	case OPT_NO_TIME:
@@ -277,7 +307,8 @@ static int check(const struct trace_options *options)
 	if (!options->input && !options->raw)
 		return cli_usage(options->verb, "nothing to read: -i RECORDING or --raw TRACE is needed");
 	if (options->input && options->raw)
-		return cli_usage(options->verb, "-i %s and --raw %s: only one of them", options->input, options->raw);
+		return cli_usage(options->verb, "-i %s and --raw %s: only one of them", options->input,
+				 options->raw);
 	if (options->input && options->image.count)
 		return cli_usage(options->verb, "--image goes with --raw: a recording brings its code");
 	if (options->raw && options->cpus)
@@ -287,7 +318,8 @@ static int check(const struct trace_options *options)
 	return PTW_EXIT_OK;
 }
 
-int trace_options_parse(struct trace_options *options, const char *verb, unsigned int accept, int argc, char **argv)
+int trace_options_parse(struct trace_options *options, const char *verb, unsigned int accept, int argc,
+			char **argv)
 {
 	struct option list[KNOWN + 1] = { 0 };
 	size_t i, count = 0;
@@ -314,7 +346,8 @@ int trace_options_parse(struct trace_options *options, const char *verb, unsigne
 			return status;
 	}
 	if (optind < argc)
-		return cli_usage(verb, "unexpected argument '%s': the trace is named by -i or --raw", argv[optind]);
+		return cli_usage(verb, "unexpected argument '%s': the trace is named by -i or --raw",
+				 argv[optind]);
 	return check(options);
 }
 

@@ -221,7 +221,8 @@ static int choose_traces(struct trace_source *source, struct ptw_error *err)
 	for (i = 0; i < recording->trace_count; i++) {
 		const struct ptw_recorded_trace *trace = &recording->trace[i];
 
-		if (options->cpus ? cpu_chosen(options, trace->cpu) : !frozen || alarm_froze(recording, trace))
+		if (options->cpus ? cpu_chosen(options, trace->cpu)
+				  : !frozen || alarm_froze(recording, trace))
 			add_view(source, trace);
 	}
 	if (!source->count)
@@ -243,7 +244,8 @@ int trace_source_find_alarms(struct trace_source *source)
 		struct ptw_view *view = &source->view[i];
 
 		for (j = recording->alarm_count; j-- > 0 && !view->alarm; ) {
-			if (!recording->alarm[j].have_trace || (int32_t)recording->alarm[j].cpu != view->trace->cpu)
+			if (!recording->alarm[j].have_trace ||
+			    (int32_t)recording->alarm[j].cpu != view->trace->cpu)
 				continue;
 			view->alarm = &recording->alarm[j];
 			view->alarm_number = j + 1;
@@ -253,7 +255,8 @@ int trace_source_find_alarms(struct trace_source *source)
 		if (ptw_alarm_point_find(recording, view->alarm, &view->point, &err))
 			return cli_error(source->options->verb, &err);
 		if (!view->point.found)
-			fprintf(stderr, "ptwatch %s: cpu %d: the access of alarm #%" PRIu64 " is not in the trace\n",
+			fprintf(stderr,
+				"ptwatch %s: cpu %d: the access of alarm #%" PRIu64 " is not in the trace\n",
 				source->options->verb, view->trace->cpu, view->alarm_number);
 	}
 	return PTW_EXIT_OK;
@@ -301,7 +304,8 @@ void trace_source_close(struct trace_source *source)
 		munmap((void *)source->raw.data, source->raw.size);
 }
 
-int trace_source_finish(struct trace_source *source, struct ptw_out *out, bool failed, const struct ptw_error *err)
+int trace_source_finish(struct trace_source *source, struct ptw_out *out, bool failed,
+			const struct ptw_error *err)
 {
 	struct ptw_error write_error;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What `packets`, `insns` and `calls` have in common: where the trace comes from (a recording, or raw bytes and what is
- * told about them), which part of it is wanted, and how it is shown. Private to cli/.
+ * What `packets`, `insns` and `calls` have in common: where the trace comes from (a recording, or raw bytes
+ * and what is told about them), which part of it is wanted, and how it is shown. Private to cli/.
  */
 #ifndef PTWATCH_CLI_TRACE_SOURCE_H
 #define PTWATCH_CLI_TRACE_SOURCE_H
@@ -47,7 +47,8 @@ struct trace_options {
  * trace_options_parse() - read the command line of @verb
  * Return: PTW_EXIT_OK, or the exit status: the error is printed. With @options->help nothing else is checked.
  */
-int trace_options_parse(struct trace_options *options, const char *verb, unsigned int accept, int argc, char **argv);
+int trace_options_parse(struct trace_options *options, const char *verb, unsigned int accept, int argc,
+			char **argv);
 void trace_options_free(struct trace_options *options);
 
 /** trace_options_help() - print what all three verbs accept, for their --help */
@@ -84,6 +85,7 @@ void trace_source_gap(struct trace_source *source, const struct ptw_view *view, 
  * trace_source_finish() - flush @out; the exit status of the verb
  * @failed: the report failed with @err
  */
-int trace_source_finish(struct trace_source *source, struct ptw_out *out, bool failed, const struct ptw_error *err);
+int trace_source_finish(struct trace_source *source, struct ptw_out *out, bool failed,
+			const struct ptw_error *err);
 
 #endif /* PTWATCH_CLI_TRACE_SOURCE_H */

@@ -15,11 +15,14 @@ static void print_help(void)
 	fputs("Calls and returns, with times, indented by depth; interrupts and exceptions in between.\n\n"
 	      "Usage: ptwatch calls -i RECORDING [OPTION]…\n"
 	      "       ptwatch calls --raw TRACE --cpu F/M/S --image FILE,FILEOFF,SIZE,VADDR… [OPTION]…\n\n"
-	      "Columns: time, +time since the line before, duration of the call, CPU, function <- caller.\n\n", stdout);
+	      "Columns: time, +time since the line before, duration of the call, CPU, function <- "
+	      "caller.\n\n",
+	      stdout);
 	trace_options_help(ACCEPT);
 	fputs("\nExamples:\n\n"
 	      "  ptwatch calls -i crime --last 40us\n"
-	      "  ptwatch calls --raw pt.bin --cpu 6/85/4 --image hello,1000,86fb1,401000 --depth 3\n", stdout);
+	      "  ptwatch calls --raw pt.bin --cpu 6/85/4 --image hello,1000,86fb1,401000 --depth 3\n",
+	      stdout);
 }
 
 static int report(struct trace_source *source, struct ptw_out *out, struct ptw_error *err)

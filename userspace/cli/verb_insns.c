@@ -17,7 +17,8 @@ static void print_help(void)
 {
 	fputs("Every instruction that ran, in order: time, CPU, address, symbol, instruction.\n\n"
 	      "Usage: ptwatch insns -i RECORDING [OPTION]…\n"
-	      "       ptwatch insns --raw TRACE --cpu F/M/S --image FILE,FILEOFF,SIZE,VADDR… [OPTION]…\n\n", stdout);
+	      "       ptwatch insns --raw TRACE --cpu F/M/S --image FILE,FILEOFF,SIZE,VADDR… [OPTION]…\n\n",
+	      stdout);
 	trace_options_help(ACCEPT);
 	fputs("\nExamples:\n\n"
 	      "  ptwatch insns -i crime --tail 30 --source\n"
@@ -50,7 +51,8 @@ static int open_tools(struct tools *tools, const struct trace_source *source, st
 	return 0;
 }
 
-static int report(struct trace_source *source, const struct tools *tools, struct ptw_out *out, struct ptw_error *err)
+static int report(struct trace_source *source, const struct tools *tools, struct ptw_out *out,
+		  struct ptw_error *err)
 {
 	const struct trace_options *options = source->options;
 	struct ptw_insns_options insns = {
@@ -107,7 +109,8 @@ static int run(int argc, char **argv)
 	ptw_out_init(&out, stdout, options.format == PTW_FORMAT_TEXT && cli_colour(stdout));
 	failed = open_tools(&tools, &source, &err) || report(&source, &tools, &out, &err);
 	if (!failed && tools.lines && !ptw_source_lines_found(tools.lines))
-		fprintf(stderr, "ptwatch insns: no DWARF for this code, so no source lines; --debug names a file with it\n");
+		fprintf(stderr, "ptwatch insns: no DWARF for this code, so no source lines; --debug names a "
+				"file with it\n");
 	status = trace_source_finish(&source, &out, failed, &err);
 	ptw_source_lines_free(tools.lines);
 	ptw_disasm_free(tools.disasm);

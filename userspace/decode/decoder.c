@@ -7,8 +7,8 @@
 #include "decode/ipt.h"
 
 /*
- * A damaged trace can lead into code that loops without ever asking the trace (`jmp .`). A real stretch between two
- * packets is far shorter: a long TNT holds 47 branches.
+ * A damaged trace can lead into code that loops without ever asking the trace (`jmp .`). A real stretch
+ * between two packets is far shorter: a long TNT holds 47 branches.
  */
 #define STRAY_INSNS	(4u << 20)
 
@@ -45,7 +45,8 @@ static int sync_set(struct ptw_decoder *d, uint64_t offset)
 
 static int next_event(struct ptw_decoder *d, struct pt_event *event)
 {
-	return d->block ? pt_blk_event(d->block, event, sizeof(*event)) : pt_insn_event(d->insn, event, sizeof(*event));
+	return d->block ? pt_blk_event(d->block, event, sizeof(*event))
+			: pt_insn_event(d->insn, event, sizeof(*event));
 }
 
 static uint64_t trace_offset(const struct ptw_decoder *d)
@@ -57,8 +58,8 @@ static uint64_t trace_offset(const struct ptw_decoder *d)
 }
 
 /*
- * Asked before the instruction: libipt reads ahead to find the next one, and the time would be that of an event that is
- * still to come. This way times never run backwards between instructions and events.
+ * Asked before the instruction: libipt reads ahead to find the next one, and the time would be that of an
+ * event that is still to come. This way times never run backwards between instructions and events.
  */
 static void set_time(struct ptw_decoder *d, struct ptw_item *item)
 {
@@ -98,8 +99,8 @@ static int add_section(struct ptw_decoder *d, const struct ptw_image_section *se
 static int add_image(struct ptw_decoder *d, const struct ptw_image *image, struct ptw_error *err)
 {
 	/*
-	 * Each section costs its size and, when blocks are decoded, about five times that for libipt's block cache.
-	 * Below the sum libipt maps and unmaps sections all the time, which is many times slower.
+	 * Each section costs its size and, when blocks are decoded, about five times that for libipt's block
+	 * cache. Below the sum libipt maps and unmaps sections all the time, which is many times slower.
 	 */
 	uint64_t limit = 64u << 20;
 	size_t i;
@@ -109,7 +110,9 @@ static int add_image(struct ptw_decoder *d, const struct ptw_image *image, struc
 	if (!d->cache || !d->image)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "image: out of memory");
 	for (i = 0; i < image->count; i++)
-		limit += image->section[i].size > (UINT64_MAX >> 8) / (image->count * 16) ? 0 : image->section[i].size * 16;
+		limit += image->section[i].size > (UINT64_MAX >> 8) / (image->count * 16)
+				 ? 0
+				 : image->section[i].size * 16;
 	pt_iscache_set_limit(d->cache, limit);
 
 	for (i = 0; i < image->count; i++)
@@ -151,7 +154,8 @@ struct ptw_decoder *ptw_decoder_new(const struct ptw_decoder_config *config, str
 	d->size = config->size;
 	d->flags = config->flags;
 	d->ended = config->size == 0;
-	if (ipt_config(&pt, config->params, config->data, config->size, err) || add_image(d, config->image, err))
+	if (ipt_config(&pt, config->params, config->data, config->size, err) ||
+	    add_image(d, config->image, err))
 		goto fail;
 	if (!d->ended && alloc_decoder(d, &pt, err))
 		goto fail;
@@ -371,7 +375,8 @@ static void take_event(struct ptw_decoder *d, struct ptw_item *item)
 	item->tsc = in.has_tsc ? in.tsc : 0;
 	item->offset = trace_offset(d);
 	*out = (struct ptw_event){ .status_update = in.status_update };
-	if (!flow_event(&in, out) && !state_event(&in, out) && !data_event(&in, out) && !ipt_newer_event(&in, out))
+	if (!flow_event(&in, out) && !state_event(&in, out) && !data_event(&in, out) &&
+	    !ipt_newer_event(&in, out))
 		out->type = PTW_EVENT_OTHER;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a CPU did, from its trace: one stream of instructions (or blocks of them), events and errors, with times.
+ * What a CPU did, from its trace: one stream of instructions (or blocks of them), events and errors, with
+ * times.
  *
  *	struct ptw_decoder *decoder = ptw_decoder_new(&config, &err);
  *	struct ptw_item item;
@@ -11,8 +12,8 @@
  *
  * A decoder belongs to one trace and shares nothing with others: several can run at the same time.
  *
- * Nothing in a trace ends the stream early: after an error the decoder goes on at the next PSB, and the error item says
- * what was lost. The stream always ends, whatever the bytes are.
+ * Nothing in a trace ends the stream early: after an error the decoder goes on at the next PSB, and the error
+ * item says what was lost. The stream always ends, whatever the bytes are.
  */
 #ifndef PTWATCH_DECODE_DECODER_H
 #define PTWATCH_DECODE_DECODER_H
@@ -26,9 +27,9 @@
 #include "decode/pt_params.h"
 
 enum ptw_item_kind {
-	PTW_ITEM_INSN,		/* item.insn; with PTW_DECODE_BLOCKS item.insn is the last one of a block of .count */
-	PTW_ITEM_EVENT,		/* item.event */
-	PTW_ITEM_ERROR,		/* item.error: a stretch that could not be decoded */
+	PTW_ITEM_INSN, /* item.insn; with PTW_DECODE_BLOCKS item.insn is the last one of a block of .count */
+	PTW_ITEM_EVENT, /* item.event */
+	PTW_ITEM_ERROR, /* item.error: a stretch that could not be decoded */
 	PTW_ITEM_END,
 };
 
@@ -53,28 +54,39 @@ struct ptw_insn {
 };
 
 enum ptw_event_type {
-	PTW_EVENT_ENABLED,	/* tracing begins at .ip; .value: 1 when it resumes where it was disabled */
-	PTW_EVENT_DISABLED,	/* tracing ended; .ip: where the CPU went */
-	PTW_EVENT_ASYNC_DISABLED,	/* the same at .from, by an interrupt or exception */
-	PTW_EVENT_ASYNC_BRANCH,	/* interrupt or exception: .from, which did not execute, to .ip */
-	PTW_EVENT_PAGING,	/* CR3 is .value */
-	PTW_EVENT_OVERFLOW,	/* the CPU dropped packets; tracing resumes at .ip */
-	PTW_EVENT_EXEC_MODE,	/* .value-bit mode at .ip */
-	PTW_EVENT_TSX,		/* .value: bit 0 in a transaction, bit 1 aborted */
-	PTW_EVENT_STOP,		/* TraceStop */
-	PTW_EVENT_VMCS,		/* base address in .value */
-	PTW_EVENT_EXSTOP,	/* execution stopped at .ip */
-	PTW_EVENT_MWAIT,	/* .value: ext << 32 | hints */
-	PTW_EVENT_PWRE,		/* .value: C-state << 4 | sub state */
-	PTW_EVENT_PWRX,		/* .value: deepest << 4 | last C-state */
-	PTW_EVENT_PTWRITE,	/* .value by the instruction at .ip */
-	PTW_EVENT_CBR,		/* .value: core:bus ratio */
-	PTW_EVENT_MNT,		/* .value */
-	PTW_EVENT_INTERRUPT,	/* event trace: vector in .value at .ip */
-	PTW_EVENT_IRET, PTW_EVENT_SMI, PTW_EVENT_RSM, PTW_EVENT_SIPI, PTW_EVENT_INIT, PTW_EVENT_VMENTRY, PTW_EVENT_VMEXIT,
-	PTW_EVENT_SHUTDOWN, PTW_EVENT_UINTR, PTW_EVENT_UIRET, PTW_EVENT_IFLAGS, PTW_EVENT_SWINTR, PTW_EVENT_SYSCALL,
+	PTW_EVENT_ENABLED, /* tracing begins at .ip; .value: 1 when it resumes where it was disabled */
+	PTW_EVENT_DISABLED, /* tracing ended; .ip: where the CPU went */
+	PTW_EVENT_ASYNC_DISABLED, /* the same at .from, by an interrupt or exception */
+	PTW_EVENT_ASYNC_BRANCH, /* interrupt or exception: .from, which did not execute, to .ip */
+	PTW_EVENT_PAGING, /* CR3 is .value */
+	PTW_EVENT_OVERFLOW, /* the CPU dropped packets; tracing resumes at .ip */
+	PTW_EVENT_EXEC_MODE, /* .value-bit mode at .ip */
+	PTW_EVENT_TSX, /* .value: bit 0 in a transaction, bit 1 aborted */
+	PTW_EVENT_STOP, /* TraceStop */
+	PTW_EVENT_VMCS, /* base address in .value */
+	PTW_EVENT_EXSTOP, /* execution stopped at .ip */
+	PTW_EVENT_MWAIT, /* .value: ext << 32 | hints */
+	PTW_EVENT_PWRE, /* .value: C-state << 4 | sub state */
+	PTW_EVENT_PWRX, /* .value: deepest << 4 | last C-state */
+	PTW_EVENT_PTWRITE, /* .value by the instruction at .ip */
+	PTW_EVENT_CBR, /* .value: core:bus ratio */
+	PTW_EVENT_MNT, /* .value */
+	PTW_EVENT_INTERRUPT, /* event trace: vector in .value at .ip */
+	PTW_EVENT_IRET,
+	PTW_EVENT_SMI,
+	PTW_EVENT_RSM,
+	PTW_EVENT_SIPI,
+	PTW_EVENT_INIT,
+	PTW_EVENT_VMENTRY,
+	PTW_EVENT_VMEXIT,
+	PTW_EVENT_SHUTDOWN,
+	PTW_EVENT_UINTR,
+	PTW_EVENT_UIRET,
+	PTW_EVENT_IFLAGS,
+	PTW_EVENT_SWINTR,
+	PTW_EVENT_SYSCALL,
 	PTW_EVENT_TRIGGER,
-	PTW_EVENT_OTHER,	/* the library knows more than we do */
+	PTW_EVENT_OTHER, /* the library knows more than we do */
 };
 
 struct ptw_event {
@@ -98,7 +110,8 @@ struct ptw_item {
 	enum ptw_item_kind kind;
 	bool has_time;
 	uint64_t tsc;		/* at the last timing packet before; without @has_time 0 */
-	uint64_t offset;	/* in the trace: exact for errors, near for the others (libipt reads ahead); 0 for instructions */
+	uint64_t offset; /* in the trace: exact for errors, near for the others (libipt reads ahead); 0 for
+			    instructions */
 	union {
 		struct ptw_insn insn;
 		struct ptw_event event;
@@ -108,12 +121,13 @@ struct ptw_item {
 
 enum ptw_decode_flags {
 	/*
-	 * Blocks of instructions instead of single ones: several times faster. Blocks end at calls and jumps; their
-	 * number depends on the version of libipt, the number of instructions in all of them doesn't.
+	 * Blocks of instructions instead of single ones: several times faster. Blocks end at calls and jumps;
+	 * their number depends on the version of libipt, the number of instructions in all of them doesn't.
 	 */
 	PTW_DECODE_BLOCKS = 1 << 0,
-	PTW_DECODE_NO_TIME = 1 << 1,		/* item.tsc isn't needed: saves a call for each instruction */
-	PTW_DECODE_SKIP_UNREADABLE = 1 << 2,	/* do without sections whose file can't be read, instead of failing */
+	PTW_DECODE_NO_TIME = 1 << 1, /* item.tsc isn't needed: saves a call for each instruction */
+	PTW_DECODE_SKIP_UNREADABLE =
+		1 << 2, /* do without sections whose file can't be read, instead of failing */
 };
 
 struct ptw_decoder_config {

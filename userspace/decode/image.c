@@ -17,8 +17,9 @@ int ptw_image_add(struct ptw_image *image, const char *path, uint64_t offset, ui
 	if (size == 0)
 		return ptw_error_set(err, PTW_EXIT_USAGE, "image %s: size 0: there is no code in it", path);
 	if (vaddr + (size - 1) < vaddr)
-		return ptw_error_set(err, PTW_EXIT_USAGE, "image %s: size 0x%llx at 0x%llx: beyond the last address",
-				     path, (unsigned long long)size, (unsigned long long)vaddr);
+		return ptw_error_set(err, PTW_EXIT_USAGE,
+				     "image %s: size 0x%llx at 0x%llx: beyond the last address", path,
+				     (unsigned long long)size, (unsigned long long)vaddr);
 
 	/* Doubling at the powers of two: a recording may bring thousands of sections. */
 	if ((image->count & (image->count - 1)) == 0) {
@@ -51,8 +52,12 @@ static int parse_hex(const char *text, uint64_t *value)
 	return errno || *end ? -1 : 0;
 }
 
-/* Splits @line in place at the last three @separator: what is before them is the path, which may hold one itself. */
-static int add_line(struct ptw_image *image, char *line, char separator, const char *where, struct ptw_error *err)
+/*
+ * Splits @line in place at the last three @separator: what is before them is the path, which may hold one
+ * itself.
+ */
+static int add_line(struct ptw_image *image, char *line, char separator, const char *where,
+		    struct ptw_error *err)
 {
 	static const char *const names[IMAGE_FIELDS] = { "file", "file offset", "size", "address" };
 	uint64_t number[IMAGE_FIELDS];
@@ -62,11 +67,12 @@ static int add_line(struct ptw_image *image, char *line, char separator, const c
 		char *at = strrchr(line, separator);
 
 		if (!at)
-			return ptw_error_set(err, PTW_EXIT_USAGE, "%s: '%s': not FILE, file offset, size and address",
-					     where, line);
+			return ptw_error_set(err, PTW_EXIT_USAGE,
+					     "%s: '%s': not FILE, file offset, size and address", where,
+					     line);
 		if (parse_hex(at + 1, &number[i]))
-			return ptw_error_set(err, PTW_EXIT_USAGE, "%s: %s '%s': not a hex number", where, names[i],
-					     at + 1);
+			return ptw_error_set(err, PTW_EXIT_USAGE, "%s: %s '%s': not a hex number", where,
+					     names[i], at + 1);
 		*at = '\0';
 	}
 	if (!*line)

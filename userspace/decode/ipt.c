@@ -45,15 +45,17 @@ int ipt_config(struct pt_config *config, const struct ptw_pt_params *params, con
 	status = pt_cpu_errata(&config->errata, &config->cpu);
 	/* A CPU newer than the library has no errata that the library knows. */
 	if (status < 0 && status != -pte_bad_cpu)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "libipt: errata of CPU %d/%d/%d: %s", params->family,
-				     params->model, params->stepping, pt_errstr(pt_errcode(status)));
+		return ptw_error_set(err, PTW_EXIT_FAILED, "libipt: errata of CPU %d/%d/%d: %s",
+				     params->family, params->model, params->stepping,
+				     pt_errstr(pt_errcode(status)));
 	return 0;
 }
 
 size_t ipt_next_psb(const uint8_t *data, size_t size, size_t from)
 {
 	static const uint8_t psb[16] = {
-		0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
+		0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
+		0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
 	};
 	const uint8_t *at;
 	size_t offset;
@@ -76,7 +78,8 @@ static enum ptw_insn_class class_of_bytes(const uint8_t *raw, size_t size)
 	size_t i = 0;
 
 	/* legacy prefixes and REX */
-	while (i < size && (memchr("\x66\x67\xf2\xf3\x2e\x36\x3e\x26\x64\x65", raw[i], 10) || (raw[i] & 0xf0) == 0x40))
+	while (i < size &&
+	       (memchr("\x66\x67\xf2\xf3\x2e\x36\x3e\x26\x64\x65", raw[i], 10) || (raw[i] & 0xf0) == 0x40))
 		i++;
 	if (i == size)
 		return PTW_INSN_OTHER;
@@ -186,7 +189,8 @@ bool ipt_newer_packet(const struct pt_packet *packet, const uint8_t *raw, struct
 	}
 }
 
-static void event_ip(const struct pt_event *event, struct ptw_event *out, enum ptw_event_type type, uint64_t ip)
+static void event_ip(const struct pt_event *event, struct ptw_event *out, enum ptw_event_type type,
+		     uint64_t ip)
 {
 	out->type = type;
 	out->ip = ip;

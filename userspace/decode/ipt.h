@@ -2,8 +2,8 @@
 /*
  * libipt, whatever its version. Private to decode/.
  *
- * All that depends on LIBIPT_VERSION is here and in ipt.c: 2.0 knows no event trace, 2.1 brings CFE and EVD packets and
- * their events, 2.2 triggers and two more events. The rest of the room is written against 2.0.
+ * All that depends on LIBIPT_VERSION is here and in ipt.c: 2.0 knows no event trace, 2.1 brings CFE and EVD
+ * packets and their events, 2.2 triggers and two more events. The rest of the room is written against 2.0.
  */
 #ifndef PTWATCH_DECODE_IPT_H
 #define PTWATCH_DECODE_IPT_H
@@ -34,13 +34,19 @@ void ipt_newer_flags(struct pt_config *config, bool blocks);
 /** ipt_mode_exec_if() - the IF bit of a MODE.Exec packet; 0 where the library doesn't know it */
 uint32_t ipt_mode_exec_if(const struct pt_packet *packet);
 
-/** ipt_newer_packet() - fill @out from a packet type that 2.0 doesn't have, whose bytes are at @raw; false: no such packet */
+/**
+ * ipt_newer_packet() - fill @out from a packet type that 2.0 doesn't have, whose bytes are at @raw; false:
+ * no such packet
+ */
 bool ipt_newer_packet(const struct pt_packet *packet, const uint8_t *raw, struct ptw_packet *out);
 
 /** ipt_newer_event() - fill @out from an event type that 2.0 doesn't have; false: no such event */
 bool ipt_newer_event(const struct pt_event *event, struct ptw_event *out);
 
-/** ipt_insn_class() - our class for libipt's; @raw and @size are looked at where libipt is vague; @raw may be NULL */
+/**
+ * ipt_insn_class() - our class for libipt's; @raw and @size are looked at where libipt is vague; @raw may be
+ * NULL
+ */
 enum ptw_insn_class ipt_insn_class(enum pt_insn_class iclass, const uint8_t *raw, size_t size);
 
 /** ipt_next_psb() - offset of the first PSB at or after @from; @size: there is none */

@@ -304,15 +304,35 @@ void ptw_packets_free(struct ptw_packets *packets)
 }
 
 static const char *const packet_names[] = {
-	[PTW_PACKET_PAD] = "PAD", [PTW_PACKET_PSB] = "PSB", [PTW_PACKET_PSBEND] = "PSBEND", [PTW_PACKET_FUP] = "FUP",
-	[PTW_PACKET_TIP] = "TIP", [PTW_PACKET_TIP_PGE] = "TIP.PGE", [PTW_PACKET_TIP_PGD] = "TIP.PGD",
-	[PTW_PACKET_TNT] = "TNT", [PTW_PACKET_MODE_EXEC] = "MODE.Exec", [PTW_PACKET_MODE_TSX] = "MODE.TSX",
-	[PTW_PACKET_PIP] = "PIP", [PTW_PACKET_VMCS] = "VMCS", [PTW_PACKET_CBR] = "CBR", [PTW_PACKET_TSC] = "TSC",
-	[PTW_PACKET_TMA] = "TMA", [PTW_PACKET_MTC] = "MTC", [PTW_PACKET_CYC] = "CYC",
-	[PTW_PACKET_TRACESTOP] = "TraceStop", [PTW_PACKET_OVF] = "OVF", [PTW_PACKET_MNT] = "MNT",
-	[PTW_PACKET_EXSTOP] = "EXSTOP", [PTW_PACKET_MWAIT] = "MWAIT", [PTW_PACKET_PWRE] = "PWRE",
-	[PTW_PACKET_PWRX] = "PWRX", [PTW_PACKET_PTW] = "PTW", [PTW_PACKET_CFE] = "CFE", [PTW_PACKET_EVD] = "EVD",
-	[PTW_PACKET_TRIG] = "TRIG", [PTW_PACKET_UNKNOWN] = "unknown",
+	[PTW_PACKET_PAD] = "PAD",
+	[PTW_PACKET_PSB] = "PSB",
+	[PTW_PACKET_PSBEND] = "PSBEND",
+	[PTW_PACKET_FUP] = "FUP",
+	[PTW_PACKET_TIP] = "TIP",
+	[PTW_PACKET_TIP_PGE] = "TIP.PGE",
+	[PTW_PACKET_TIP_PGD] = "TIP.PGD",
+	[PTW_PACKET_TNT] = "TNT",
+	[PTW_PACKET_MODE_EXEC] = "MODE.Exec",
+	[PTW_PACKET_MODE_TSX] = "MODE.TSX",
+	[PTW_PACKET_PIP] = "PIP",
+	[PTW_PACKET_VMCS] = "VMCS",
+	[PTW_PACKET_CBR] = "CBR",
+	[PTW_PACKET_TSC] = "TSC",
+	[PTW_PACKET_TMA] = "TMA",
+	[PTW_PACKET_MTC] = "MTC",
+	[PTW_PACKET_CYC] = "CYC",
+	[PTW_PACKET_TRACESTOP] = "TraceStop",
+	[PTW_PACKET_OVF] = "OVF",
+	[PTW_PACKET_MNT] = "MNT",
+	[PTW_PACKET_EXSTOP] = "EXSTOP",
+	[PTW_PACKET_MWAIT] = "MWAIT",
+	[PTW_PACKET_PWRE] = "PWRE",
+	[PTW_PACKET_PWRX] = "PWRX",
+	[PTW_PACKET_PTW] = "PTW",
+	[PTW_PACKET_CFE] = "CFE",
+	[PTW_PACKET_EVD] = "EVD",
+	[PTW_PACKET_TRIG] = "TRIG",
+	[PTW_PACKET_UNKNOWN] = "unknown",
 };
 
 const char *ptw_packet_name(const struct ptw_packet *packet)
@@ -338,10 +358,12 @@ static void print_power(const struct ptw_packet *packet, char *buf, size_t size)
 	if (packet->type == PTW_PACKET_MWAIT)
 		snprintf(buf, size, "hints 0x%" PRIx64 " ext 0x%" PRIx64, v & 0xffffffff, v >> 32);
 	else if (packet->type == PTW_PACKET_PWRE)
-		snprintf(buf, size, "state %d sub %d%s", (int)(v >> 12 & 0xf), (int)(v >> 8 & 0xf), v & 0x80 ? " HW" : "");
+		snprintf(buf, size, "state %d sub %d%s", (int)(v >> 12 & 0xf), (int)(v >> 8 & 0xf),
+			 v & 0x80 ? " HW" : "");
 	else
 		snprintf(buf, size, "last %d deepest %d%s%s%s", (int)(v >> 4 & 0xf), (int)(v & 0xf),
-			 v & 0x100 ? " interrupt" : "", v & 0x400 ? " store" : "", v & 0x800 ? " autonomous" : "");
+			 v & 0x100 ? " interrupt" : "", v & 0x400 ? " store" : "",
+			 v & 0x800 ? " autonomous" : "");
 }
 
 static void print_event(const struct ptw_packet *packet, char *buf, size_t size)
@@ -349,11 +371,13 @@ static void print_event(const struct ptw_packet *packet, char *buf, size_t size)
 	const char *ip = packet->with_ip ? " IP" : "";
 
 	if (packet->type == PTW_PACKET_CFE)
-		snprintf(buf, size, "type %" PRIu32 " vector %" PRIu64 "%s", packet->count, packet->value, ip);
+		snprintf(buf, size, "type %" PRIu32 " vector %" PRIu64 "%s", packet->count, packet->value,
+			 ip);
 	else if (packet->type == PTW_PACKET_EVD)
 		snprintf(buf, size, "type %" PRIu32 " 0x%" PRIx64, packet->count, packet->value);
 	else
-		snprintf(buf, size, "triggers 0x%" PRIx64 " count %" PRIu32 "%s", packet->value, packet->count, ip);
+		snprintf(buf, size, "triggers 0x%" PRIx64 " count %" PRIu32 "%s", packet->value,
+			 packet->count, ip);
 }
 
 char *ptw_packet_payload(const struct ptw_packet *packet, char *buf, size_t size)
@@ -376,7 +400,8 @@ char *ptw_packet_payload(const struct ptw_packet *packet, char *buf, size_t size
 		snprintf(buf, size, "%" PRIu64 "-bit%s", packet->value, packet->count ? " IF" : "");
 		break;
 	case PTW_PACKET_MODE_TSX:
-		snprintf(buf, size, "InTX %d TXAbort %d", (int)packet->value & 1, (int)packet->value >> 1 & 1);
+		snprintf(buf, size, "InTX %d TXAbort %d", (int)packet->value & 1,
+			 (int)packet->value >> 1 & 1);
 		break;
 	case PTW_PACKET_PIP:
 		snprintf(buf, size, "CR3 0x%" PRIx64 " NR %" PRIu32, packet->value, packet->count);

@@ -62,15 +62,19 @@ struct ptw_packet {
 };
 
 enum ptw_packets_status {
-	PTW_PACKETS_PACKET,	/* here is a packet */
-	PTW_PACKETS_GAP,	/* bytes that are no packet up to the next PSB, or the end */
-	PTW_PACKETS_SKIPPED,	/* the trace begins inside a packet: no error, @size bytes before the first PSB */
+	PTW_PACKETS_PACKET, /* here is a packet */
+	PTW_PACKETS_GAP, /* bytes that are no packet up to the next PSB, or the end */
+	PTW_PACKETS_SKIPPED, /* the trace begins inside a packet: no error, @size bytes before the first PSB
+			      */
 	PTW_PACKETS_END,
 };
 
 struct ptw_packets;
 
-/** ptw_packets_new() - packets of @size bytes at @data, which must stay; a trace without any PSB is read from byte 0 */
+/**
+ * ptw_packets_new() - packets of @size bytes at @data, which must stay; a trace without any PSB is read from
+ * byte 0
+ */
 struct ptw_packets *ptw_packets_new(const struct ptw_pt_params *params, const uint8_t *data, size_t size,
 				    struct ptw_error *err);
 enum ptw_packets_status ptw_packets_next(struct ptw_packets *packets, struct ptw_packet *packet);
@@ -79,7 +83,9 @@ void ptw_packets_free(struct ptw_packets *packets);
 /** ptw_packet_name() - "TIP.PGE", "MODE.Exec", "PSB" … */
 const char *ptw_packet_name(const struct ptw_packet *packet);
 
-/** ptw_packet_payload() - the payload for people; "" where there is none. Return: @buf. 128 bytes are enough. */
+/**
+ * ptw_packet_payload() - the payload for people; "" where there is none. Return: @buf. 128 bytes are enough.
+ */
 char *ptw_packet_payload(const struct ptw_packet *packet, char *buf, size_t size);
 
 #endif /* PTWATCH_DECODE_PACKETS_H */

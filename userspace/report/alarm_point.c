@@ -54,12 +54,12 @@ static int find_trace(const struct ptw_recording *rec, const struct ptw_alarm *a
 			return 0;
 		}
 	}
-	return ptw_error_set(err, PTW_EXIT_FAILED, "the recording has no trace of cpu %u, which the alarm hit",
-			     alarm->cpu);
+	return ptw_error_set(err, PTW_EXIT_FAILED,
+			     "the recording has no trace of cpu %u, which the alarm hit", alarm->cpu);
 }
 
-int ptw_alarm_point_find(const struct ptw_recording *rec, const struct ptw_alarm *alarm, struct ptw_alarm_point *out,
-			 struct ptw_error *err)
+int ptw_alarm_point_find(const struct ptw_recording *rec, const struct ptw_alarm *alarm,
+			 struct ptw_alarm_point *out, struct ptw_error *err)
 {
 	struct search search = { .alarm = alarm };
 	struct ptw_decoder_config config;

@@ -146,8 +146,8 @@ static void replace(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 }
 
 /*
- * Most jumps stay in their function, and looking up symbols is what costs: keep the stretch around @from and @ip in mind
- * that is known to be one function.
+ * Most jumps stay in their function, and looking up symbols is what costs: keep the stretch around @from and
+ * @ip in mind that is known to be one function.
  */
 static void remember_function(struct ptw_call_stack *s, uint64_t start, uint64_t from, uint64_t ip)
 {
@@ -163,7 +163,8 @@ static void jump(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 {
 	const struct ptw_symbol *to, *here;
 
-	if (ip >= s->function_start && ip < s->function_end && from >= s->function_start && from < s->function_end)
+	if (ip >= s->function_start && ip < s->function_end && from >= s->function_start &&
+	    from < s->function_end)
 		return;
 	to = symbol_at(s, ip);
 	here = symbol_at(s, from);
@@ -185,8 +186,8 @@ static void leave(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 		return;
 	}
 	/*
-	 * A return to the start of a function: its address was put on the stack in place of the real one (retpolines,
-	 * return trampolines of tracers). The last call is undone and the function runs instead.
+	 * A return to the start of a function: its address was put on the stack in place of the real one
+	 * (retpolines, return trampolines of tracers). The last call is undone and the function runs instead.
 	 */
 	to = symbol_at(s, ip);
 	if (to && to->addr == ip && s->count && strncmp(to->name, "ret_from_fork", 13)) {
@@ -213,7 +214,10 @@ static void leave_far(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 		pop_to(s, i);
 		return;
 	}
-	/* Not back to where it came from (signal, fixed-up fault, other thread): out of the innermost one all the same. */
+	/*
+	 * Not back to where it came from (signal, fixed-up fault, other thread): out of the innermost one all
+	 * the same.
+	 */
 	for (i = (ptrdiff_t)s->count - 1; i >= 0 && !s->frame[i].far; i--)
 		;
 	if (i >= 0) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The call stack of a CPU, followed through the stream of a decoder. Tells what happened as steps; knows nothing of output.
+ * The call stack of a CPU, followed through the stream of a decoder. Tells what happened as steps; knows
+ * nothing of output.
  *
- * A step's depth counts from where the stretch began (see @stretch): it is negative in functions that were already running
- * then, once the trace returns to them.
+ * A step's depth counts from where the stretch began (see @stretch): it is negative in functions that were
+ * already running then, once the trace returns to them.
  */
 #ifndef PTWATCH_REPORT_CALL_STACK_H
 #define PTWATCH_REPORT_CALL_STACK_H
@@ -18,14 +19,14 @@
 #define PTW_NO_STEP	UINT64_MAX
 
 enum ptw_step_kind {
-	PTW_STEP_BEGIN,		/* a stretch of trace begins, in the middle of @ip's function */
-	PTW_STEP_CALL,		/* @from calls @ip */
-	PTW_STEP_TAIL_CALL,	/* the function of @from ends in a jump to the function @ip */
-	PTW_STEP_INTERRUPT,	/* interrupt or exception at @from, entry at @ip */
-	PTW_STEP_SYSCALL,	/* SYSCALL, INT n or the like at @from, entry at @ip */
-	PTW_STEP_OUTER,		/* back at @ip in a function that was running when the stretch began */
-	PTW_STEP_SWITCH,	/* @from returned to @ip, where nothing we saw had called from: another stack */
-	PTW_STEP_GAP,		/* something is missing here */
+	PTW_STEP_BEGIN, /* a stretch of trace begins, in the middle of @ip's function */
+	PTW_STEP_CALL, /* @from calls @ip */
+	PTW_STEP_TAIL_CALL, /* the function of @from ends in a jump to the function @ip */
+	PTW_STEP_INTERRUPT, /* interrupt or exception at @from, entry at @ip */
+	PTW_STEP_SYSCALL, /* SYSCALL, INT n or the like at @from, entry at @ip */
+	PTW_STEP_OUTER, /* back at @ip in a function that was running when the stretch began */
+	PTW_STEP_SWITCH, /* @from returned to @ip, where nothing we saw had called from: another stack */
+	PTW_STEP_GAP, /* something is missing here */
 };
 
 struct ptw_step {
@@ -56,14 +57,20 @@ struct ptw_call_stack {
 	int64_t base;			/* depth of the outermost frame */
 	uint64_t stretch;
 	bool fresh;			/* the next instruction begins a stretch */
-	struct { enum ptw_insn_class class; uint64_t ip, next; bool valid; } branch;	/* its target is not known yet */
+	struct {
+		enum ptw_insn_class class;
+		uint64_t ip, next;
+		bool valid;
+	} branch; /* its target is not known yet */
 	uint64_t function_start, function_end;	/* addresses known to be in one function */
 };
 
 /** ptw_call_stack_init() - with everything but the first four fields as it must be at the start of a trace */
 void ptw_call_stack_init(struct ptw_call_stack *stack);
 
-/** ptw_call_stack_take() - the next item of the decoder (single instructions). Return: 0, -1: out of memory. */
+/**
+ * ptw_call_stack_take() - the next item of the decoder (single instructions). Return: 0, -1: out of memory.
+ */
 int ptw_call_stack_take(struct ptw_call_stack *stack, const struct ptw_item *item);
 
 /** ptw_call_stack_arrive() - the last instruction's branch went to @ip, which itself did not execute */

@@ -10,8 +10,8 @@
 #include "report/ring.h"
 
 /*
- * A line is written when this many came after it: by then most calls have returned and their duration is known, and so is
- * how far out the trace goes, on which the indentation depends.
+ * A line is written when this many came after it: by then most calls have returned and their duration is
+ * known, and so is how far out the trace goes, on which the indentation depends.
  */
 #define LOOKAHEAD	65536
 
@@ -82,7 +82,10 @@ static int note_depth(struct report *r, uint64_t stretch, int64_t depth)
 	return 0;
 }
 
-/* The lines of stretches before @stretch are gone. In batches, or dropping them would cost more than keeping them. */
+/*
+ * The lines of stretches before @stretch are gone. In batches, or dropping them would cost more than keeping
+ * them.
+ */
 static void forget_before(struct report *r, uint64_t stretch)
 {
 	size_t gone = stretch - r->outermost_first;
@@ -110,7 +113,8 @@ static void text_duration(struct ptw_out *out, const char *before, uint64_t ns, 
 	if (ns < 1000000)
 		snprintf(buf, sizeof(buf), "%s%" PRIu64 ".%03" PRIu64 "us", before, ns / 1000, ns % 1000);
 	else if (ns < 1000000000)
-		snprintf(buf, sizeof(buf), "%s%" PRIu64 ".%03" PRIu64 "ms", before, ns / 1000000, ns / 1000 % 1000);
+		snprintf(buf, sizeof(buf), "%s%" PRIu64 ".%03" PRIu64 "ms", before, ns / 1000000,
+			 ns / 1000 % 1000);
 	else
 		snprintf(buf, sizeof(buf), "%s%" PRIu64 ".%03" PRIu64 "s", before, ns / 1000000000,
 			 ns / 1000000 % 1000);
@@ -130,7 +134,8 @@ static void text_times(struct report *r, const struct line *line)
 	else if (!known)
 		ptw_out_printf(out, "%16" PRIu64 " %10s ", line->ns, "");
 	else
-		ptw_out_printf(out, "%6" PRIu64 ".%09" PRIu64 " ", line->ns / 1000000000, line->ns % 1000000000);
+		ptw_out_printf(out, "%6" PRIu64 ".%09" PRIu64 " ", line->ns / 1000000000,
+			       line->ns % 1000000000);
 	if (line->has_time && known) {
 		/* Many lines share a time: timing packets come every so often only. */
 		if (r->printed_ns && line->ns > r->printed_ns)
@@ -150,7 +155,8 @@ static void text_place(struct report *r, const char *before, uint64_t addr)
 {
 	char name[256];
 
-	ptw_out_printf(r->out, "%s%s", before, addr ? ptw_view_symbol(r->view, addr, name, sizeof(name)) : "?");
+	ptw_out_printf(r->out, "%s%s", before,
+		       addr ? ptw_view_symbol(r->view, addr, name, sizeof(name)) : "?");
 }
 
 static void text_what(struct report *r, const struct line *line)
@@ -169,7 +175,8 @@ static void text_what(struct report *r, const struct line *line)
 	case PTW_STEP_INTERRUPT:
 	case PTW_STEP_SYSCALL:
 		ptw_out_colour(r->out, PTW_YELLOW);
-		ptw_out_printf(r->out, "=== %s", line->kind == PTW_STEP_SYSCALL ? "system call" : "interrupt/exception");
+		ptw_out_printf(r->out, "=== %s",
+			       line->kind == PTW_STEP_SYSCALL ? "system call" : "interrupt/exception");
 		if (step->ip)
 			text_place(r, " → ", step->ip);
 		text_place(r, " at ", step->from);
@@ -220,9 +227,15 @@ static void text_line(struct report *r, const struct line *line, int64_t depth)
 static const char *kind_name(int kind)
 {
 	static const char *const names[] = {
-		[PTW_STEP_BEGIN] = "begin", [PTW_STEP_CALL] = "call", [PTW_STEP_TAIL_CALL] = "tail-call",
-		[PTW_STEP_INTERRUPT] = "interrupt", [PTW_STEP_SYSCALL] = "syscall", [PTW_STEP_OUTER] = "outer",
-		[PTW_STEP_SWITCH] = "switch", [PTW_STEP_GAP] = "gap", [LINE_ALARM] = "alarm",
+		[PTW_STEP_BEGIN] = "begin",
+		[PTW_STEP_CALL] = "call",
+		[PTW_STEP_TAIL_CALL] = "tail-call",
+		[PTW_STEP_INTERRUPT] = "interrupt",
+		[PTW_STEP_SYSCALL] = "syscall",
+		[PTW_STEP_OUTER] = "outer",
+		[PTW_STEP_SWITCH] = "switch",
+		[PTW_STEP_GAP] = "gap",
+		[LINE_ALARM] = "alarm",
 	};
 
 	return names[kind];
@@ -380,7 +393,8 @@ static int walk(struct report *r, struct ptw_decoder *decoder, struct ptw_error 
 	uint64_t steps = 0, index = 0;
 	struct ptw_item item;
 
-	while (!r->out->error && !r->no_memory && ptw_view_next(view, decoder, &item, &steps) != PTW_ITEM_END) {
+	while (!r->out->error && !r->no_memory &&
+	       ptw_view_next(view, decoder, &item, &steps) != PTW_ITEM_END) {
 		if (item.has_time) {
 			r->has_time = true;
 			r->tsc = item.tsc;
@@ -400,18 +414,24 @@ static int walk(struct report *r, struct ptw_decoder *decoder, struct ptw_error 
 			break;
 	}
 	if (r->no_memory)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory; ask for less with --tail or --last");
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "out of memory; ask for less with --tail or --last");
 	return 0;
 }
 
-int ptw_report_calls(const struct ptw_view *view, const struct ptw_calls_options *options, struct ptw_out *out,
-		     uint64_t *count, struct ptw_error *err)
+int ptw_report_calls(const struct ptw_view *view, const struct ptw_calls_options *options,
+		     struct ptw_out *out, uint64_t *count, struct ptw_error *err)
 {
 	struct report r = {
-		.view = view, .options = options, .out = out,
+		.view = view,
+		.options = options,
+		.out = out,
 		.clock = { .params = view->params },
 		.lines = { .element = sizeof(struct line) },
-		.stack = { .symbols = view->symbols, .on_step = on_step, .on_return = on_return, .context = &r },
+		.stack = { .symbols = view->symbols,
+			   .on_step = on_step,
+			   .on_return = on_return,
+			   .context = &r },
 	};
 	struct ptw_decoder *decoder;
 	int ret;

@@ -2,8 +2,9 @@
 /*
  * The report of `ptwatch calls`: who called whom, with times, interrupts and exceptions in between.
  *
- * What is hard about it is said where it is done, in calls.c: a trace begins in the middle of functions, threads switch
- * stacks, functions end in jumps to others, and thunks return to where they were never called from.
+ * What is hard about it is said where it is done, in calls.c: a trace begins in the middle of functions,
+ * threads switch stacks, functions end in jumps to others, and thunks return to where they were never called
+ * from.
  */
 #ifndef PTWATCH_REPORT_CALLS_H
 #define PTWATCH_REPORT_CALLS_H
@@ -25,7 +26,7 @@ struct ptw_calls_options {
  *
  * Return: 0, or -1: @err tells why.
  */
-int ptw_report_calls(const struct ptw_view *view, const struct ptw_calls_options *options, struct ptw_out *out,
-		     uint64_t *count, struct ptw_error *err);
+int ptw_report_calls(const struct ptw_view *view, const struct ptw_calls_options *options,
+		     struct ptw_out *out, uint64_t *count, struct ptw_error *err);
 
 #endif /* PTWATCH_REPORT_CALLS_H */

@@ -18,11 +18,12 @@ struct ptw_clock {
 /**
  * ptw_clock_ns() - @tsc in nanoseconds
  *
- * Of perf's clock where the recording has its parameters. Else since the first time in the trace, the TSC taken to run at
- * the nominal frequency (100 MHz times the nominal ratio); without that, TSC ticks since then.
+ * Of perf's clock where the recording has its parameters. Else since the first time in the trace, the TSC
+ * taken to run at the nominal frequency (100 MHz times the nominal ratio); without that, TSC ticks since
+ * then.
  *
- * Times between TSC packets are estimates from CYC and MTC and may be a little ahead of the TSC packet that follows; the
- * clock then stands still instead of running backwards.
+ * Times between TSC packets are estimates from CYC and MTC and may be a little ahead of the TSC packet that
+ * follows; the clock then stands still instead of running backwards.
  */
 uint64_t ptw_clock_ns(struct ptw_clock *clock, uint64_t tsc);
 

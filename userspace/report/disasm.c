@@ -23,7 +23,8 @@ struct ptw_disasm *ptw_disasm_new(bool intel)
 	ZydisDecoderInit(&d->decoder64, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
 	ZydisFormatterInit(&d->formatter, intel ? ZYDIS_FORMATTER_STYLE_INTEL : ZYDIS_FORMATTER_STYLE_ATT);
 	ZydisFormatterSetProperty(&d->formatter, ZYDIS_FORMATTER_PROP_HEX_UPPERCASE, ZYAN_FALSE);
-	ZydisFormatterSetProperty(&d->formatter, ZYDIS_FORMATTER_PROP_ADDR_PADDING_ABSOLUTE, ZYDIS_PADDING_DISABLED);
+	ZydisFormatterSetProperty(&d->formatter, ZYDIS_FORMATTER_PROP_ADDR_PADDING_ABSOLUTE,
+				  ZYDIS_PADDING_DISABLED);
 	ZydisFormatterSetProperty(&d->formatter, ZYDIS_FORMATTER_PROP_DISP_PADDING, ZYDIS_PADDING_DISABLED);
 	ZydisFormatterSetProperty(&d->formatter, ZYDIS_FORMATTER_PROP_IMM_PADDING, ZYDIS_PADDING_DISABLED);
 	return d;
@@ -34,7 +35,8 @@ void ptw_disasm_free(struct ptw_disasm *disasm)
 	free(disasm);
 }
 
-static uint64_t find_target(const ZydisDecodedInstruction *insn, const ZydisDecodedOperand *operands, uint64_t ip)
+static uint64_t find_target(const ZydisDecodedInstruction *insn, const ZydisDecodedOperand *operands,
+			    uint64_t ip)
 {
 	ZyanU64 address;
 	int i;
@@ -42,8 +44,8 @@ static uint64_t find_target(const ZydisDecodedInstruction *insn, const ZydisDeco
 	for (i = 0; i < insn->operand_count_visible; i++) {
 		const ZydisDecodedOperand *op = &operands[i];
 		bool relative = (op->type == ZYDIS_OPERAND_TYPE_IMMEDIATE && op->imm.is_relative) ||
-				(op->type == ZYDIS_OPERAND_TYPE_MEMORY && (op->mem.base == ZYDIS_REGISTER_RIP ||
-									   op->mem.base == ZYDIS_REGISTER_EIP));
+				(op->type == ZYDIS_OPERAND_TYPE_MEMORY &&
+				 (op->mem.base == ZYDIS_REGISTER_RIP || op->mem.base == ZYDIS_REGISTER_EIP));
 
 		if (relative && ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(insn, op, ip, &address)))
 			return address;
@@ -60,8 +62,8 @@ void ptw_disasm_format(struct ptw_disasm *d, uint64_t ip, const uint8_t *raw, si
 
 	*target = 0;
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder, raw, size, &insn, operands)) ||
-	    !ZYAN_SUCCESS(ZydisFormatterFormatInstruction(&d->formatter, &insn, operands, insn.operand_count_visible,
-							  buf, room, ip, NULL))) {
+	    !ZYAN_SUCCESS(ZydisFormatterFormatInstruction(&d->formatter, &insn, operands,
+							  insn.operand_count_visible, buf, room, ip, NULL))) {
 		snprintf(buf, room, "(bad)");
 		return;
 	}

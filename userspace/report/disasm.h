@@ -19,7 +19,7 @@ void ptw_disasm_free(struct ptw_disasm *disasm);
  *
  * Bytes that are no instruction give "(bad)".
  */
-void ptw_disasm_format(struct ptw_disasm *disasm, uint64_t ip, const uint8_t *raw, size_t size, unsigned int bits,
-		       char *buf, size_t room, uint64_t *target);
+void ptw_disasm_format(struct ptw_disasm *disasm, uint64_t ip, const uint8_t *raw, size_t size,
+		       unsigned int bits, char *buf, size_t room, uint64_t *target);
 
 #endif /* PTWATCH_REPORT_DISASM_H */

@@ -38,6 +38,11 @@ static void pop(struct report *r)
 	ptw_ring_pop(&r->kept);
 }
 
+static unsigned int code_bits(const struct report *r, const struct ptw_insn *insn)
+{
+	return insn->bits ? insn->bits : r->view->params->bits;
+}
+
 /* ---- text ---- */
 
 static void text_head(struct report *r, const struct entry *e)
@@ -49,7 +54,8 @@ static void text_head(struct report *r, const struct entry *e)
 		if (!e->item.has_time)
 			ptw_out_printf(out, "%16s ", "-");
 		else if (ptw_clock_known(r->view->params))
-			ptw_out_printf(out, "%6" PRIu64 ".%09" PRIu64 " ", e->ns / 1000000000, e->ns % 1000000000);
+			ptw_out_printf(out, "%6" PRIu64 ".%09" PRIu64 " ", e->ns / 1000000000,
+				       e->ns % 1000000000);
 		else
 			ptw_out_printf(out, "%16" PRIu64 " ", e->ns);
 		ptw_out_colour(out, PTW_PLAIN);
@@ -66,8 +72,8 @@ static void text_insn(struct report *r, const struct entry *e)
 
 	text_head(r, e);
 	if (r->options->disasm)
-		ptw_disasm_format(r->options->disasm, insn->ip, e->raw, insn->size, insn->bits, disasm, sizeof(disasm),
-				  &target);
+		ptw_disasm_format(r->options->disasm, insn->ip, e->raw, insn->size, code_bits(r, insn), disasm,
+				  sizeof(disasm), &target);
 	if (target && r->view->symbols && ptw_symbols_at(r->view->symbols, target)) {
 		ptw_view_symbol(r->view, target, symbol, sizeof(symbol));
 		snprintf(text, sizeof(text), "%s  # %s", disasm, symbol);
@@ -178,8 +184,8 @@ static void json_insn(struct report *r, const struct entry *e)
 		ptw_out_printf(r->out, "%02x", e->raw[i]);
 	ptw_out_text(r->out, "\"");
 	if (r->options->disasm) {
-		ptw_disasm_format(r->options->disasm, insn->ip, e->raw, insn->size, insn->bits, text, sizeof(text),
-				  &target);
+		ptw_disasm_format(r->options->disasm, insn->ip, e->raw, insn->size, code_bits(r, insn), text,
+				  sizeof(text), &target);
 		ptw_out_text(r->out, ",\"insn\":");
 		ptw_out_json_string(r->out, text);
 	}
@@ -223,7 +229,9 @@ static void json_gap(struct report *r, const struct entry *e)
 		return;
 	}
 	json_head(r, e, "gap");
-	ptw_out_printf(r->out, ",\"offset\":\"0x%" PRIx64 "\",\"lost\":%" PRIu64 ",\"ip\":\"0x%016" PRIx64 "\",\"error\":",
+	ptw_out_printf(r->out,
+		       ",\"offset\":\"0x%" PRIx64 "\",\"lost\":%" PRIu64 ",\"ip\":\"0x%016" PRIx64
+		       "\",\"error\":",
 		       e->item.offset, error->lost, error->ip);
 	ptw_out_json_string(r->out, error->text);
 	ptw_out_text(r->out, "}\n");
@@ -304,15 +312,16 @@ static int walk(struct report *r, struct ptw_decoder *decoder, struct ptw_error 
 				index++ == view->point.insn_index;
 
 		if (take(r, &item, is_alarm))
-			return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory; ask for less with --tail or --last");
+			return ptw_error_set(err, PTW_EXIT_FAILED,
+					     "out of memory; ask for less with --tail or --last");
 		if (is_alarm && !view->beyond_alarm)
 			break;
 	}
 	return 0;
 }
 
-int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options *options, struct ptw_out *out,
-		     struct ptw_error *err)
+int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options *options,
+		     struct ptw_out *out, struct ptw_error *err)
 {
 	struct report r = {
 		.view = view, .options = options, .out = out,

@@ -18,8 +18,8 @@ struct ptw_insns_options {
 };
 
 /** ptw_report_insns() - write the instructions of @view's trace. Return: 0, or -1: @err tells why. */
-int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options *options, struct ptw_out *out,
-		     struct ptw_error *err);
+int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options *options,
+		     struct ptw_out *out, struct ptw_error *err);
 
 /** ptw_count_insns() - how many ptw_report_insns() would write without @tail and @last_ns */
 int ptw_count_insns(const struct ptw_view *view, uint64_t *count, struct ptw_error *err);

@@ -90,8 +90,8 @@ void ptw_out_json_string(struct ptw_out *out, const char *text)
 void ptw_out_colour(struct ptw_out *out, enum ptw_colour colour)
 {
 	static const char *const codes[] = {
-		[PTW_PLAIN] = "\033[0m", [PTW_BOLD] = "\033[1m", [PTW_DIM] = "\033[2m", [PTW_RED] = "\033[1;31m",
-		[PTW_YELLOW] = "\033[33m", [PTW_CYAN] = "\033[36m",
+		[PTW_PLAIN] = "\033[0m",  [PTW_BOLD] = "\033[1m",    [PTW_DIM] = "\033[2m",
+		[PTW_RED] = "\033[1;31m", [PTW_YELLOW] = "\033[33m", [PTW_CYAN] = "\033[36m",
 	};
 
 	if (out->colour)

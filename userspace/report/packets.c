@@ -13,7 +13,8 @@ static void text_packet(const struct ptw_view *view, const struct ptw_packet *pa
 		ptw_out_printf(out, "%3d ", view->trace->cpu);
 	ptw_packet_payload(packet, payload, sizeof(payload));
 	if (payload[0])
-		ptw_out_printf(out, "%08" PRIx64 "  %-9s  %s\n", packet->offset, ptw_packet_name(packet), payload);
+		ptw_out_printf(out, "%08" PRIx64 "  %-9s  %s\n", packet->offset, ptw_packet_name(packet),
+			       payload);
 	else
 		ptw_out_printf(out, "%08" PRIx64 "  %s\n", packet->offset, ptw_packet_name(packet));
 }
@@ -26,10 +27,12 @@ static void json_details(const struct ptw_packet *packet, struct ptw_out *out)
 	case PTW_PACKET_TIP:
 	case PTW_PACKET_TIP_PGE:
 	case PTW_PACKET_TIP_PGD:
-		ptw_out_printf(out, ",\"ipbytes\":%" PRIu32 ",\"value\":\"0x%" PRIx64 "\"", packet->count, packet->value);
+		ptw_out_printf(out, ",\"ipbytes\":%" PRIu32 ",\"value\":\"0x%" PRIx64 "\"", packet->count,
+			       packet->value);
 		break;
 	case PTW_PACKET_TNT:
-		ptw_out_printf(out, ",\"bits\":%" PRIu32 ",\"value\":\"0x%" PRIx64 "\"", packet->count, packet->value);
+		ptw_out_printf(out, ",\"bits\":%" PRIu32 ",\"value\":\"0x%" PRIx64 "\"", packet->count,
+			       packet->value);
 		break;
 	case PTW_PACKET_PAD:
 	case PTW_PACKET_PSB:
@@ -38,7 +41,8 @@ static void json_details(const struct ptw_packet *packet, struct ptw_out *out)
 	case PTW_PACKET_TRACESTOP:
 		break;
 	default:
-		ptw_out_printf(out, ",\"value\":\"0x%" PRIx64 "\",\"count\":%" PRIu32, packet->value, packet->count);
+		ptw_out_printf(out, ",\"value\":\"0x%" PRIx64 "\",\"count\":%" PRIu32, packet->value,
+			       packet->count);
 	}
 	if (packet->with_ip)
 		ptw_out_text(out, ",\"ip_follows\":true");
@@ -51,8 +55,8 @@ static void json_packet(const struct ptw_view *view, const struct ptw_packet *pa
 	ptw_out_text(out, "{");
 	if (view->trace->cpu >= 0)
 		ptw_out_printf(out, "\"cpu\":%d,", view->trace->cpu);
-	ptw_out_printf(out, "\"offset\":\"0x%" PRIx64 "\",\"type\":\"%s\",\"size\":%" PRIu32 ",\"payload\":", packet->offset,
-		       ptw_packet_name(packet), packet->size);
+	ptw_out_printf(out, "\"offset\":\"0x%" PRIx64 "\",\"type\":\"%s\",\"size\":%" PRIu32 ",\"payload\":",
+		       packet->offset, ptw_packet_name(packet), packet->size);
 	ptw_out_json_string(out, ptw_packet_payload(packet, payload, sizeof(payload)));
 	json_details(packet, out);
 	ptw_out_text(out, "}\n");
@@ -65,8 +69,8 @@ static void write_gap(const struct ptw_view *view, const struct ptw_packets_opti
 	char text[160];
 
 	if (packet->error && options->on_gap) {
-		snprintf(text, sizeof(text), "trace offset 0x%" PRIx64 ": %s; %" PRIu32 " bytes lost", packet->offset,
-			 what, packet->size);
+		snprintf(text, sizeof(text), "trace offset 0x%" PRIx64 ": %s; %" PRIu32 " bytes lost",
+			 packet->offset, what, packet->size);
 		options->on_gap(options->context, view, text);
 	}
 	if (options->count_only)
@@ -74,15 +78,15 @@ static void write_gap(const struct ptw_view *view, const struct ptw_packets_opti
 	if (options->format != PTW_FORMAT_JSON) {
 		if (view->trace->cpu >= 0)
 			ptw_out_printf(out, "%3d ", view->trace->cpu);
-		ptw_out_printf(out, "%08" PRIx64 "  %-9s  %s, %" PRIu32 " bytes passed over\n", packet->offset, "---",
-			       what, packet->size);
+		ptw_out_printf(out, "%08" PRIx64 "  %-9s  %s, %" PRIu32 " bytes passed over\n",
+			       packet->offset, "---", what, packet->size);
 		return;
 	}
 	ptw_out_text(out, "{");
 	if (view->trace->cpu >= 0)
 		ptw_out_printf(out, "\"cpu\":%d,", view->trace->cpu);
-	ptw_out_printf(out, "\"offset\":\"0x%" PRIx64 "\",\"type\":\"gap\",\"size\":%" PRIu32 ",\"error\":", packet->offset,
-		       packet->size);
+	ptw_out_printf(out, "\"offset\":\"0x%" PRIx64 "\",\"type\":\"gap\",\"size\":%" PRIu32 ",\"error\":",
+		       packet->offset, packet->size);
 	ptw_out_json_string(out, what);
 	ptw_out_text(out, "}\n");
 }
@@ -102,8 +106,8 @@ static void write_packet(const struct ptw_view *view, const struct ptw_packets_o
 	(options->format == PTW_FORMAT_JSON ? json_packet : text_packet)(view, packet, out);
 }
 
-int ptw_report_packets(const struct ptw_view *view, const struct ptw_packets_options *options, struct ptw_out *out,
-		       uint64_t *count, struct ptw_error *err)
+int ptw_report_packets(const struct ptw_view *view, const struct ptw_packets_options *options,
+		       struct ptw_out *out, uint64_t *count, struct ptw_error *err)
 {
 	enum ptw_packets_status status;
 	struct ptw_packets *packets;

@@ -17,7 +17,7 @@ struct ptw_packets_options {
  * ptw_report_packets() - write the packets of @view's trace
  * @count: out: how many there are
  */
-int ptw_report_packets(const struct ptw_view *view, const struct ptw_packets_options *options, struct ptw_out *out,
-		       uint64_t *count, struct ptw_error *err);
+int ptw_report_packets(const struct ptw_view *view, const struct ptw_packets_options *options,
+		       struct ptw_out *out, uint64_t *count, struct ptw_error *err);
 
 #endif /* PTWATCH_REPORT_PACKETS_H */

@@ -61,14 +61,17 @@ static void report_section(Dwfl *dwfl, const struct ptw_image_section *section)
 
 	if (fd < 0)
 		return;
-	/* On success libdwfl owns the descriptor. A file mapped in several parts is refused the second time: fine. */
+	/*
+	 * On success libdwfl owns the descriptor. A file mapped in several parts is refused the second time:
+	 * fine.
+	 */
 	if (!find_bias(fd, section, &bias) ||
 	    !dwfl_report_elf(dwfl, section->path, section->path, fd, bias, true))
 		close(fd);
 }
 
-struct ptw_source_lines *ptw_source_lines_new(const struct ptw_image *image, const struct ptw_symbols *symbols,
-					      struct ptw_error *err)
+struct ptw_source_lines *ptw_source_lines_new(const struct ptw_image *image,
+					      const struct ptw_symbols *symbols, struct ptw_error *err)
 {
 	struct ptw_source_lines *lines = calloc(1, sizeof(*lines));
 	size_t i;
@@ -123,7 +126,8 @@ int ptw_source_lines_add(struct ptw_source_lines *lines, const char *path, struc
 	file.module = dwfl_report_offline(file.dwfl, path, path, -1);
 	dwfl_report_end(file.dwfl, NULL, NULL);
 	if (!file.module || !dwfl_module_getdwarf(file.module, &bias)) {
-		ptw_error_set(err, PTW_EXIT_FAILED, "debug file %s: no DWARF in it: %s", path, dwfl_errmsg(-1));
+		ptw_error_set(err, PTW_EXIT_FAILED, "debug file %s: no DWARF in it: %s", path,
+			      dwfl_errmsg(-1));
 		dwfl_end(file.dwfl);
 		return -1;
 	}

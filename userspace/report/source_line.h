@@ -19,18 +19,20 @@ struct ptw_source_lines;
  *
  * Both must stay. Files without DWARF are left out.
  */
-struct ptw_source_lines *ptw_source_lines_new(const struct ptw_image *image, const struct ptw_symbols *symbols,
-					      struct ptw_error *err);
+struct ptw_source_lines *ptw_source_lines_new(const struct ptw_image *image,
+					      const struct ptw_symbols *symbols, struct ptw_error *err);
 
 /**
  * ptw_source_lines_add() - use the DWARF of @path, a vmlinux or a kernel module (.ko), for kernel code
  *
- * The kernel places itself and its modules where it likes, so an address is looked up by the name of its symbol and the
- * offset in it. A file without DWARF is an error.
+ * The kernel places itself and its modules where it likes, so an address is looked up by the name of its
+ * symbol and the offset in it. A file without DWARF is an error.
  */
 int ptw_source_lines_add(struct ptw_source_lines *lines, const char *path, struct ptw_error *err);
 
-/** ptw_source_lines_find() - "kernel/workqueue.c:2631" for @addr. Return: false, and "" in @buf: not known. */
+/**
+ * ptw_source_lines_find() - "kernel/workqueue.c:2631" for @addr. Return: false, and "" in @buf: not known.
+ */
 bool ptw_source_lines_find(struct ptw_source_lines *lines, uint64_t addr, char *buf, size_t size);
 
 /** ptw_source_lines_found() - whether any line was found so far */

@@ -22,8 +22,8 @@ struct ptw_decoder *ptw_view_decoder(const struct ptw_view *view, unsigned int f
 	return ptw_decoder_new(&config, err);
 }
 
-enum ptw_item_kind ptw_view_next(const struct ptw_view *view, struct ptw_decoder *decoder, struct ptw_item *item,
-				 uint64_t *steps)
+enum ptw_item_kind ptw_view_next(const struct ptw_view *view, struct ptw_decoder *decoder,
+				 struct ptw_item *item, uint64_t *steps)
 {
 	ptw_decoder_next(decoder, item);
 	if (item->kind != PTW_ITEM_INSN && view->on_gap && ptw_item_is_gap(item))
@@ -41,12 +41,14 @@ char *ptw_item_describe_gap(const struct ptw_item *item, char *buf, size_t size)
 	if (item->kind == PTW_ITEM_EVENT) {
 		if (item->event.has_ip)
 			snprintf(at, sizeof(at), ", goes on at 0x%016" PRIx64, item->event.ip);
-		snprintf(buf, size, "trace offset 0x%" PRIx64 ": overflow: the CPU dropped packets%s", item->offset, at);
+		snprintf(buf, size, "trace offset 0x%" PRIx64 ": overflow: the CPU dropped packets%s",
+			 item->offset, at);
 		return buf;
 	}
 	if (error->ip)
 		snprintf(at, sizeof(at), " at 0x%016" PRIx64, error->ip);
-	snprintf(buf, size, "trace offset 0x%" PRIx64 ": %s%s; %" PRIu64 " bytes lost, goes on at offset 0x%" PRIx64,
+	snprintf(buf, size,
+		 "trace offset 0x%" PRIx64 ": %s%s; %" PRIu64 " bytes lost, goes on at offset 0x%" PRIx64,
 		 item->offset, error->text, at, error->lost, error->resume);
 	return buf;
 }
@@ -68,6 +70,7 @@ char *ptw_view_alarm_mark(const struct ptw_view *view, char *buf, size_t size)
 		snprintf(name, sizeof(name), "%s", alarm->label);
 	else
 		ptw_view_symbol(view, alarm->address, name, sizeof(name));
-	snprintf(buf, size, "ALARM #%" PRIu64 " %s %s", view->alarm_number, ptw_access_text(alarm->access), name);
+	snprintf(buf, size, "ALARM #%" PRIu64 " %s %s", view->alarm_number, ptw_access_text(alarm->access),
+		 name);
 	return buf;
 }

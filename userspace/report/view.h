@@ -37,14 +37,15 @@ struct ptw_decoder *ptw_view_decoder(const struct ptw_view *view, unsigned int f
  * ptw_view_next() - ptw_decoder_next(), with gaps and progress told to the view
  * @steps: counts the calls; 0 at the start
  */
-enum ptw_item_kind ptw_view_next(const struct ptw_view *view, struct ptw_decoder *decoder, struct ptw_item *item,
-				 uint64_t *steps);
+enum ptw_item_kind ptw_view_next(const struct ptw_view *view, struct ptw_decoder *decoder,
+				 struct ptw_item *item, uint64_t *steps);
 
 /** ptw_item_is_gap() - whether something of the flow is missing at @item: an error or an overflow */
 static inline bool ptw_item_is_gap(const struct ptw_item *item)
 {
 	return item->kind == PTW_ITEM_ERROR ||
-	       (item->kind == PTW_ITEM_EVENT && item->event.type == PTW_EVENT_OVERFLOW && !item->event.status_update);
+	       (item->kind == PTW_ITEM_EVENT && item->event.type == PTW_EVENT_OVERFLOW &&
+		!item->event.status_update);
 }
 
 /** ptw_item_describe_gap() - the gap in words, for people. Return: @buf. */
