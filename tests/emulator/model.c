@@ -36,9 +36,8 @@ static const struct model models[] = {
 	},
 	{
 		.name = "icelake-server",
-		.about = "as skylake-server, with PTWRITE and 4 ranges",
-		.pt_ebx = PT_CAP_CR3_FILTER | PT_CAP_PSB_CYC | PT_CAP_IP_FILTER | PT_CAP_MTC |
-			  PT_CAP_PTWRITE,
+		.about = "as skylake-server, with 4 ranges",
+		.pt_ebx = PT_CAP_CR3_FILTER | PT_CAP_PSB_CYC | PT_CAP_IP_FILTER | PT_CAP_MTC,
 		.pt_ecx = PT_CAP_TOPA | PT_CAP_TOPA_MULTI | PT_CAP_SINGLE_RANGE,
 		.num_ranges = 4,
 		.mtc_periods = 0x0249,

@@ -3,7 +3,8 @@
 #
 # The instructions that libipt decodes from what the kernel's own intel_pt driver recorded are those
 # that QEMU executed, address by address: user code, the kernel, and both, on both CPUs, with and
-# without page table isolation, for several sets of timing packets.
+# without page table isolation, for several sets of timing packets, and for a
+# single function of the kernel.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../lib/tap.sh
 . "$(dirname "$0")/../../lib/tap.sh"
@@ -54,7 +55,8 @@ boot() {
 	rm -rf "${work:?}/$name" "$work/$name.out"
 }
 
-boot pti-off 1 --pti off -- user:user:600 kernel:kernel:c600 both:both:c602
+boot pti-off 1 --pti off -- user:user:600 kernel:kernel:c600 both:both:c602 \
+	function:kernel:400:do_syscall_64
 boot pti-on 1 --pti on --emulator long-tnt=on -- user:user:c602 kernel:kernel:400 both:both:c00
 
 ok "no fewer than $minimum instructions in all" test "$total" -ge "$minimum"
