@@ -29,8 +29,10 @@ static const struct {
 	{ "hotplug", test_hotplug },
 	{ "end", test_session_end },
 	{ "rights", test_rights },
-	/* Last: it unloads the module. */
+	/* It unloads the module. */
 	{ "module", test_module },
+	/* Last: there is no way back. */
+	{ "lockdown", test_lockdown },
 };
 
 static bool wanted(const char *name, int argc, char **argv)

@@ -110,5 +110,6 @@ void test_netlink(void);
 void test_session_end(void);
 void test_rights(void);
 void test_module(void);
+void test_lockdown(void);
 
 #endif /* GUEST_H */

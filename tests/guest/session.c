@@ -19,6 +19,7 @@
 #define CAP_PERFMON 38
 #endif
 #define NOBODY 65534
+#define LOCKDOWN "/sys/kernel/security/lockdown"
 
 /* ---- the end ---- */
 
@@ -341,4 +342,31 @@ void test_module(void)
 	if (!online(1, false) || !online(1, true))
 		die("CPU 1 does not go off and on");
 	all_is_free("at the end");
+}
+
+/* ---- lockdown ---- */
+
+void test_lockdown(void)
+{
+	struct ptwatch_watch watch = watch_arg(symbol("pokee_word"), 8, PTWATCH_ACCESS_W);
+	struct ptwatch_trace user = trace_arg(USER_TRACE, 16 * PAGE);
+	struct ptwatch_info info = { .size = sizeof(info) };
+	static const char mode[] = "confidentiality";
+	int fd = open_device(), set_up = open_device();
+	int lockdown = open(LOCKDOWN, O_WRONLY | O_CLOEXEC);
+
+	if (setup(set_up, 1))
+		die("SETUP fails");
+	if (lockdown < 0 || write(lockdown, mode, strlen(mode)) != (ssize_t)strlen(mode))
+		die("can't write to " LOCKDOWN);
+	close(lockdown);
+	WORKS(ioctl(fd, PTWATCH_IOC_INFO, &info), "lockdown=confidentiality: INFO");
+	is(info.flags & PTWATCH_INFO_LOCKDOWN, PTWATCH_INFO_LOCKDOWN, "tells it");
+	FAILS(setup(fd, 2), EPERM, "the kernel is not traced");
+	FAILS(ioctl(set_up, PTWATCH_IOC_TRACE_START), EPERM, "also not by who set up before");
+	FAILS(ioctl(fd, PTWATCH_IOC_WATCH_ADD, &watch), EPERM, "nor watched");
+	close(set_up);
+	WORKS(ioctl(fd, PTWATCH_IOC_TRACE_SETUP, &user), "user code may be set up");
+	WORKS(ioctl(fd, PTWATCH_IOC_TRACE_START), "and traced");
+	close(fd);
 }

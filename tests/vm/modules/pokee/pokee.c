@@ -9,7 +9,7 @@
  *	store		store VALUE, VALUE + 1, … to pokee_word[0]
  *	same		store VALUE each time
  *	byte		store the low byte of VALUE + i to byte 3 of pokee_word[0]
- *	straddle	store VALUE to the upper half of pokee_word[0] and the lower of pokee_word[1]
+ *	straddle	store VALUE across the border of pokee_word[0] and pokee_word[1]
  *	beside		store VALUE to the words behind pokee_word[0], never to itself
  *	irqsoff		as store, with interrupts off
  *	cmpxchg		a locked compare-and-exchange that expects VALUE and would store VALUE
@@ -19,9 +19,9 @@
  *	user		copy_from_user() of one byte at user address VALUE to byte 0
  *	exec		call pokee_function()
  *
- * Where the writer runs on CPU (because it is bound to it), the accesses are its own: then an alarm
- * must name it. Otherwise a kernel worker on CPU does them, and "user" is EINVAL, as a worker has no
- * user memory.
+ * Where the writer runs on CPU (because it is bound to it), the accesses are its own: then an
+ * alarm must name it. Otherwise a kernel worker on CPU does them, and "user" is EINVAL, as a worker
+ * has no user memory.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
