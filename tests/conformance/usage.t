@@ -37,7 +37,7 @@ for verb in packets insns calls; do
 	refuses 1 'No such file' "$verb" --raw "$tmp/missing"
 	refuses 1 'not a regular file' "$verb" --raw "$tmp"
 	refuses 1 'No such file' "$verb" --raw "$tmp/trace" --images "$tmp/missing"
-	refuses 1 '.' "$verb" -i "$tmp/missing"
+	refuses 1 'No such file.*; -i takes' "$verb" -i "$tmp/missing"
 
 	run "$verb" --raw "$tmp/empty"
 	is "$status $(wc -c <"$tmp/out")" '0 0' "$verb: an empty trace is empty"

@@ -703,7 +703,7 @@ static void explains_what_it_cannot_read(void **state)
 	fails_with(&f, "too short");
 
 	f.data[0] ^= 1;
-	fails_with(&f, "not a perf.data file");
+	fails_with(&f, "not a recording or perf.data");
 	f.size = 5;
 	put_file(in_dir("short"), f.data, 5);
 	assert_null(ptw_recording_open(in_dir("short"), &err));

@@ -24,6 +24,8 @@
 #include "recording/file.h"
 #include "recording/perf_file.h"
 
+#define WHAT_WE_READ "-i takes the directory that `ptwatch watch --freeze -o` wrote, or a perf.data"
+
 #define TRACE_LIMIT	65536		/* CPUs or threads */
 #define CHUNK_LIMIT	(1U << 22)	/* AUXTRACE records */
 #define MAP_LIMIT	(1U << 20)	/* mmap records that become image sections */
@@ -262,7 +264,7 @@ static int read_header(struct reader *r)
 	uint64_t magic;
 
 	if (r->size < sizeof(magic))
-		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: not a recording (%llu bytes)", r->path,
+		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: not a recording (%llu bytes); " WHAT_WE_READ, r->path,
 				     (unsigned long long)r->size);
 	magic = get64(r->map);
 	if (magic == swapped)
@@ -272,7 +274,7 @@ static int read_header(struct reader *r)
 	if (magic != PERF_FILE_MAGIC)
 		return ptw_error_set(
 			r->err, PTW_EXIT_FAILED,
-			"%s: not a perf.data file; raw trace bytes are read with --raw", r->path);
+			"%s: not a recording or perf.data; raw trace bytes are read with --raw", r->path);
 	if (r->size < 16)
 		return damaged(r, 8, "the header is cut off");
 	if (get64(r->map + 8) == 16)
@@ -842,6 +844,13 @@ static int read_beside(struct reader *r, struct ptw_recording *rec)
 
 /* ---- the interface ---- */
 
+/* errno tells why. */
+static int cannot_open(struct reader *r, const char *path)
+{
+	return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s; %s", path, strerror(errno),
+			     errno == EACCES ? "read it as root, or as who recorded it" : WHAT_WE_READ);
+}
+
 static int map_file(struct reader *r, const char *path)
 {
 	struct stat st;
@@ -849,7 +858,7 @@ static int map_file(struct reader *r, const char *path)
 	int fd;
 
 	if (stat(path, &st))
-		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+		return cannot_open(r, path);
 	if (S_ISDIR(st.st_mode)) {
 		r->dir = strdup(path);
 		if (!r->dir || asprintf(&r->path, "%s/data", path) < 0) {
@@ -866,12 +875,12 @@ static int map_file(struct reader *r, const char *path)
 	if (fd < 0) {
 		if (r->dir && errno == ENOENT)
 			return ptw_error_set(r->err, PTW_EXIT_FAILED,
-					     "%s: not a recording (it has no file \"data\")", path);
-		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s", r->path, strerror(errno));
+					     "%s: not a recording (it has no file \"data\"); " WHAT_WE_READ, path);
+		return cannot_open(r, r->path);
 	}
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
-		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: not a regular file", r->path);
+		return ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: not a regular file; " WHAT_WE_READ, r->path);
 	}
 	r->size = st.st_size;
 	r->time = st.st_mtime;
