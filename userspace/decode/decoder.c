@@ -124,8 +124,8 @@ static int add_image(struct ptw_decoder *d, const struct ptw_image *image, struc
 static int alloc_decoder(struct ptw_decoder *d, struct pt_config *config, struct ptw_error *err)
 {
 	if (d->flags & PTW_DECODE_BLOCKS) {
-		config->flags.variant.block.end_on_call = 1;
-		config->flags.variant.block.end_on_jump = 1;
+		config->flags.variant.block.end_on_call = !!(d->flags & PTW_DECODE_SHORT_BLOCKS);
+		config->flags.variant.block.end_on_jump = !!(d->flags & PTW_DECODE_SHORT_BLOCKS);
 		ipt_newer_flags(config, true);
 		d->block = pt_blk_alloc_decoder(config);
 		if (d->block)
@@ -403,16 +403,14 @@ static void take_insn(struct ptw_decoder *d, struct ptw_item *item)
 
 	check_stray(d, 1);
 	item->kind = PTW_ITEM_INSN;
-	item->insn = (struct ptw_insn){
-		.ip = in->ip,
-		.last_ip = in->ip,
-		.count = 1,
-		.class = ipt_insn_class(in->iclass, in->raw, in->size),
-		.bits = mode_bits(in->mode),
-		.speculative = in->speculative,
-		.size = in->size,
-		.raw = in->raw,
-	};
+	/* Field by field: this is run for every instruction, and a literal would clear the struct first. */
+	item->insn.ip = item->insn.last_ip = in->ip;
+	item->insn.count = 1;
+	item->insn.class = ipt_insn_class(in->iclass, in->raw, in->size);
+	item->insn.bits = mode_bits(in->mode);
+	item->insn.speculative = in->speculative;
+	item->insn.size = in->size;
+	item->insn.raw = in->raw;
 }
 
 static void take_block(struct ptw_decoder *d, struct ptw_item *item)
@@ -447,6 +445,13 @@ enum ptw_item_kind ptw_decoder_next(struct ptw_decoder *d, struct ptw_item *item
 	item->has_time = false;
 	item->tsc = 0;
 	item->offset = 0;
+
+	/* Nearly always: */
+	if (d->insn && d->synced && !d->failed && !d->ended && !(d->status & (pts_event_pending | pts_eos))) {
+		take_insn(d, item);
+		if (item->kind == PTW_ITEM_INSN)
+			return PTW_ITEM_INSN;
+	}
 
 	/* Each round takes a step: it yields an item, ends the stream or moves to a later PSB. */
 	while (item->kind == PTW_ITEM_END) {

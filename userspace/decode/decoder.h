@@ -121,10 +121,12 @@ struct ptw_item {
 
 enum ptw_decode_flags {
 	/*
-	 * Blocks of instructions instead of single ones: several times faster. Blocks end at calls and jumps;
-	 * their number depends on the version of libipt, the number of instructions in all of them doesn't.
+	 * Blocks of instructions instead of single ones: several times faster. Their number depends on the
+	 * version of libipt, the number of instructions in all of them doesn't.
 	 */
 	PTW_DECODE_BLOCKS = 1 << 0,
+	/* Blocks end at calls and direct jumps, too: for those who want to know of them. */
+	PTW_DECODE_SHORT_BLOCKS = 1 << 3,
 	PTW_DECODE_NO_TIME = 1 << 1, /* item.tsc isn't needed: saves a call for each instruction */
 	PTW_DECODE_SKIP_UNREADABLE =
 		1 << 2, /* do without sections whose file can't be read, instead of failing */

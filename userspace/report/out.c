@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/out.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
@@ -59,14 +60,24 @@ void ptw_out_printf(struct ptw_out *out, const char *format, ...)
 		out->used += (size_t)length < room ? (size_t)length : room - 1;
 }
 
+/* Eight hex digits of @value at once: a nibble to each byte, then '0' or 'a' - 10 added to each. */
+static uint64_t hex_digits(uint32_t value)
+{
+	uint64_t x = __builtin_bswap32(value);
+
+	x = (x | x << 16) & 0x0000ffff0000ffff;
+	x = (x | x << 8) & 0x00ff00ff00ff00ff;
+	x = (x >> 4 & 0x000f000f000f000f) | (x << 8 & 0x0f000f000f000f00);
+	return x + 0x3030303030303030 + ((x + 0x0606060606060606) >> 4 & 0x0101010101010101) * ('a' - '0' - 10);
+}
+
 void ptw_out_ip_line(struct ptw_out *out, uint64_t ip)
 {
-	static const char digits[] = "0123456789abcdef";
 	char *at = reserve(out, 17);
-	int i;
+	uint64_t high = htole64(hex_digits(ip >> 32)), low = htole64(hex_digits(ip));
 
-	for (i = 0; i < 16; i++)
-		at[i] = digits[ip >> (60 - 4 * i) & 0xf];
+	memcpy(at, &high, 8);
+	memcpy(at + 8, &low, 8);
 	at[16] = '\n';
 	out->used += 17;
 }
