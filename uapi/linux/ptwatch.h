@@ -10,15 +10,27 @@
  * made through it, is gone.
  *
  *	fd = open("/dev/ptwatch", O_RDWR | O_CLOEXEC);
- *	ioctl(fd, PTWATCH_IOC_INFO, &info);		what this CPU can trace
- *	ioctl(fd, PTWATCH_IOC_TRACE_SETUP, &trace);	reserve Intel PT on the CPUs, allocate the
- *	buffers control = mmap(NULL, page_size, PROT_READ, MAP_SHARED, fd,
- *	PTWATCH_MMAP_CONTROL(cpu)); data = mmap(NULL, trace.buffer_size, PROT_READ, MAP_SHARED, fd,
- *	PTWATCH_MMAP_DATA(cpu)); ioctl(fd, PTWATCH_IOC_TRACE_START);
- *	ioctl(fd, PTWATCH_IOC_WATCH_ADD, &watch);	from here on a hit freezes the CPU that hit
- *	poll(fd): POLLPRI when an alarm of this session was raised, POLLIN when a CPU's trace is
- *	frozen ioctl(fd, PTWATCH_IOC_TRACE_STOP);		then read data[] up to control->head
+ *
+ *	what this CPU can trace:
+ *	ioctl(fd, PTWATCH_IOC_INFO, &info);
+ *
+ *	reserve Intel PT on the CPUs, allocate the buffers and map them, start:
+ *	ioctl(fd, PTWATCH_IOC_TRACE_SETUP, &trace);
+ *	control = mmap(NULL, page_size, PROT_READ, MAP_SHARED, fd, PTWATCH_MMAP_CONTROL(cpu));
+ *	data = mmap(NULL, trace.buffer_size, PROT_READ, MAP_SHARED, fd, PTWATCH_MMAP_DATA(cpu));
+ *	ioctl(fd, PTWATCH_IOC_TRACE_START);
+ *
+ *	from here on a hit freezes the CPU that hit:
+ *	ioctl(fd, PTWATCH_IOC_WATCH_ADD, &watch);
+ *	poll(fd)
+ *
+ *	read data[] up to control->head:
+ *	ioctl(fd, PTWATCH_IOC_TRACE_STOP);
  *	close(fd);
+ *
+ * poll() reports POLLPRI once for the alarms raised since it last did (also for those raised before
+ * the first call; epoll's EPOLL_CTL_ADD is such a call and uses them up), and POLLIN as long as a
+ * CPU's trace is frozen.
  *
  * The alarms themselves travel over generic netlink: <linux/ptwatch_netlink.h>.
  *
@@ -121,7 +133,8 @@ struct ptwatch_info {
  *	sched_setaffinity(2)); 0: every online CPU. A CPU that is not online is EINVAL.
  * @cpus_size: in: bytes at @cpus
  * @pt_pmu_type: in: the number in /sys/bus/event_source/devices/intel_pt/type, through which perf
- *	is kept off these CPUs while the session lives; -1 when that file does not exist
+ *	is kept off these CPUs while the session lives; -1 when that file does not exist (with -1,
+ *	only other sessions are kept off)
  * @nr_cpus: out: CPUs set up
  * @reserved: in: 0
  *
@@ -168,7 +181,7 @@ struct ptwatch_trace {
  * @max_rate: in: alarms a second, the rest is counted only; 0: the module's default of 100
  * @id: out: number of the watch, unique while the module is loaded
  * @label: in: how people call the address ("kv_cache_meta+0x0"), NUL-terminated printable ASCII;
- * 	may be empty
+ *	may be empty
  *
  * Armed on every online CPU and on each that comes online while the watch lives. Not seen, because
  * the hardware or the kernel masks it: writes by NMI, #MC and #DB handlers, and by devices (DMA).
