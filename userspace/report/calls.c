@@ -175,11 +175,15 @@ static void text_what(struct report *r, const struct line *line)
 	case PTW_STEP_INTERRUPT:
 	case PTW_STEP_SYSCALL:
 		ptw_out_colour(r->out, PTW_YELLOW);
-		ptw_out_printf(r->out, "=== %s",
-			       line->kind == PTW_STEP_SYSCALL ? "system call" : "interrupt/exception");
-		if (step->ip)
-			text_place(r, " → ", step->ip);
-		text_place(r, " at ", step->from);
+		if (step->ip) {
+			text_place(r, line->kind == PTW_STEP_SYSCALL ? "=== system call → " :
+				   "=== interrupt/exception → ", step->ip);
+			text_place(r, " at ", step->from);
+		} else {
+			/* An interrupt into code that is filtered out, or the end of tracing: they look the same. */
+			text_place(r, line->kind == PTW_STEP_SYSCALL ? "=== system call, not traced, at " :
+				   "=== not traced from ", step->from);
+		}
 		break;
 	case PTW_STEP_BEGIN:
 		ptw_out_colour(r->out, PTW_DIM);
