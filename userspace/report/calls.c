@@ -180,7 +180,7 @@ static void text_what(struct report *r, const struct line *line)
 				   "=== interrupt/exception → ", step->ip);
 			text_place(r, " at ", step->from);
 		} else {
-			/* An interrupt into code that is filtered out, or the end of tracing: they look the same. */
+			/* An interrupt into filtered code and the end of tracing look the same. */
 			text_place(r, line->kind == PTW_STEP_SYSCALL ? "=== system call, not traced, at " :
 				   "=== not traced from ", step->from);
 		}

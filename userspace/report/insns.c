@@ -72,8 +72,8 @@ static void text_insn(struct report *r, const struct entry *e)
 
 	text_head(r, e);
 	if (r->options->disasm)
-		ptw_disasm_format(r->options->disasm, insn->ip, e->raw, insn->size, code_bits(r, insn), disasm,
-				  sizeof(disasm), &target);
+		ptw_disasm_format(r->options->disasm, insn->ip, e->raw, insn->size, code_bits(r, insn),
+				  disasm, sizeof(disasm), &target);
 	if (target && r->view->symbols && ptw_symbols_at(r->view->symbols, target)) {
 		ptw_view_symbol(r->view, target, symbol, sizeof(symbol));
 		snprintf(text, sizeof(text), "%s  # %s", disasm, symbol);

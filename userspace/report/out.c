@@ -63,12 +63,13 @@ void ptw_out_printf(struct ptw_out *out, const char *format, ...)
 /* Eight hex digits of @value at once: a nibble to each byte, then '0' or 'a' - 10 added to each. */
 static uint64_t hex_digits(uint32_t value)
 {
-	uint64_t x = __builtin_bswap32(value);
+	uint64_t x = __builtin_bswap32(value), letters;
 
 	x = (x | x << 16) & 0x0000ffff0000ffff;
 	x = (x | x << 8) & 0x00ff00ff00ff00ff;
 	x = (x >> 4 & 0x000f000f000f000f) | (x << 8 & 0x0f000f000f000f00);
-	return x + 0x3030303030303030 + ((x + 0x0606060606060606) >> 4 & 0x0101010101010101) * ('a' - '0' - 10);
+	letters = (x + 0x0606060606060606) >> 4 & 0x0101010101010101;
+	return x + 0x3030303030303030 + letters * ('a' - '0' - 10);
 }
 
 void ptw_out_ip_line(struct ptw_out *out, uint64_t ip)
