@@ -21,7 +21,8 @@ check_sample() {
 	is "$status $(cat "$tmp/out")" "0 $count" "$name: --count"
 
 	# The same code by a table, and the same addresses in the other formats.
-	printf '%s\t%s\t%s\t0x%s\n' $(tr ',' ' ' <<<"${args[-1]}") >"$tmp/table"
+	IFS=, read -r file offset size address <<<"${args[-1]}"
+	printf '%s\t%s\t%s\t0x%s\n' "$file" "$offset" "$size" "$address" >"$tmp/table"
 	run insns "${args[@]:0:${#args[@]}-2}" --images "$tmp/table" --count
 	is "$status $(cat "$tmp/out")" "0 $count" "$name: --images"
 	run insns "${args[@]}" --json

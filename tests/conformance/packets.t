@@ -47,7 +47,7 @@ name_of() {
 check_vector() {
 	local len=$1 bytes=$2 type=$3 count=$4 payload=$5 got want value_key=value count_key=count
 
-	printf '%b' "$(sed 's/ *\([0-9a-f][0-9a-f]\)/\\x\1/g' <<<"$bytes")" >"$tmp/packet"
+	printf '%b' "\\x${bytes// /\\x}" >"$tmp/packet"
 	run packets --raw "$tmp/packet" --json
 	if grep -q '"type":"gap"' "$tmp/out" || [[ $type == B[BIE]P* ]]; then
 		unknown+=("$type")
