@@ -8,7 +8,7 @@ guest_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$guest_dir/../lib/tap.sh"
 guest_build=${OUT:-$guest_dir/../../build}/tests/guest
 
-[[ $EUID == 0 ]] || skip_all 'preparing guests needs root'
+needs_guest
 guest_scratch=$(mktemp -d)
 tap_cleanup rm -rf "$guest_scratch"
 

@@ -13,6 +13,18 @@ plan() { _tap_plan=$1; echo "1..$1"; }
 # skip_all REASON: nothing here can be tested on this machine.
 skip_all() { _tap_plan=0; echo "1..0 # SKIP $*"; exit 0; }
 
+# fail_all REASON: the test cannot even begin, though it should: that is a failure, not a skip.
+fail_all() {
+	plan 1
+	_tap_result 1 "$*"
+	exit 1
+}
+
+# needs_guest: this test boots a guest. Building the guest and modules for it needs root.
+needs_guest() {
+	if ((EUID != 0)); then skip_all 'booting a guest needs root'; fi
+}
+
 # done_testing: the plan at the end, when the number of checks varies.
 done_testing() { plan "$_tap_count"; }
 

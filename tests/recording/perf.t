@@ -14,14 +14,14 @@ work=$(mktemp -d)
 tap_cleanup rm -rf "$work"
 
 [[ -x $ptwatch ]] || skip_all "no program at $ptwatch"
-((EUID == 0)) || skip_all "needs root, for the guest's perf"
+needs_guest
 
 read -ra flags <<<"$(pkg-config --cflags --libs json-c libelf libdw)"
 if ! make -s -C "$top/userspace" OUT="$top/build" "$top/build/userspace/libptwatch.a" >"$work/make.log" 2>&1 ||
    ! cc -std=gnu11 -O2 -D_GNU_SOURCE -I"$top/userspace" -I"$top/uapi" -o "$work/rewrite" \
 	"$top/tests/recording/rewrite.c" "$top/build/userspace/libptwatch.a" "${flags[@]}" >>"$work/make.log" 2>&1; then
 	diag "$(tail -5 "$work/make.log")"
-	skip_all "can't build tests/recording/rewrite.c"
+	fail_all "cannot build tests/recording/rewrite.c"
 fi
 
 # Two perfs: this machine's, where there is one, and the guest's, run here because nothing is fast in the guest.

@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=../../lib/tap.sh
 . "$here/../../lib/tap.sh"
 
-[[ $EUID == 0 ]] || skip_all 'preparing needs root'
+needs_guest
 plan 27
 
 scratch=$(mktemp -d)

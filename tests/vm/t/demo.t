@@ -4,6 +4,7 @@
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../lib/tap.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../../lib/tap.sh"
+needs_guest
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
 plan 19

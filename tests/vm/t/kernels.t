@@ -6,8 +6,8 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=../../lib/tap.sh
 . "$here/../../lib/tap.sh"
+needs_guest
 
-[[ $EUID == 0 ]] || skip_all 'preparing guests needs root'
 plan 26
 
 scratch=$(mktemp -d)
