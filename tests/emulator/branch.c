@@ -14,6 +14,8 @@
 #define CR3_NO_FLUSH (1ULL << 63)
 #define CR3_ADDRESS 0x000ffffffffff000ULL
 #define PSB_PERIOD(ctl) (2048ULL << CTL_PSBFREQ(ctl))
+/* How long an overflow lasts, in branches. */
+#define OVERFLOW_BRANCHES 40
 
 static bool branches_on(const struct vcpu *v)
 {
@@ -113,6 +115,8 @@ static void psb_plus(struct vcpu *v, uint64_t ip)
 	packet_cbr(w, opts.model->base_ratio);
 	packet_psbend(w);
 	w->stamp = clock_stamp;
+	/* Who begins to decode there needs the rest. */
+	f->psb_cut = w->lost;
 	/* The decoder may begin here and know of no CALL before. */
 	ret_clear(f);
 }
@@ -162,6 +166,48 @@ static void end(struct vcpu *v, uint64_t ip)
 		packet_ip_none(&v->writer, PACKET_TIP_PGD);
 }
 
+/*
+ * The internal buffer takes packets again (SDM, "Internal Buffer Overflow"): OVF, and if PacketEn is
+ * 1, where the flow is. ip: the next instruction. If PacketEn is 0, TIP.PGE will tell that.
+ */
+static void overflow_resolve(struct vcpu *v, uint64_t ip)
+{
+	struct packet_writer *w = &v->writer;
+	struct flow *f = &v->flow;
+
+	packet_ovf(w);
+	truth_overflow(v);
+	v->n_overflows++;
+	f->lost_branches = 0;
+	/* No RET may be compressed against a CALL that was lost. */
+	ret_clear(f);
+	if (!f->packet_en || !branches_on(v))
+		return;
+	/*
+	 * No MODE.Exec may come between OVF and FUP, and a PSB+ with another mode than the last is an
+	 * error to libipt. So a change that was lost is told as if packets had been off.
+	 */
+	if (f->mode == w->mode)
+		packet_ip(w, PACKET_FUP, ip);
+	else
+		begin(v, ip);
+}
+
+/*
+ * A block begins at ip during an overflow. True if that is over now. It may resolve only at the target of
+ * a branch: elsewhere QEMU may be about to repeat the last instruction, which would be told as the next
+ * one.
+ */
+static bool overflow_over(struct vcpu *v, uint64_t ip, bool branched)
+{
+	if (!branched || ++v->flow.lost_branches < OVERFLOW_BRANCHES)
+		return false;
+	overflow_resolve(v, ip);
+	if (v->flow.psb_cut)
+		psb_plus(v, ip);
+	return true;
+}
+
 /* TraceStop, if ip is where a range says so. True if tracing has ended. */
 static bool check_stop(struct vcpu *v, uint64_t ip)
 {
@@ -169,6 +215,10 @@ static bool check_stop(struct vcpu *v, uint64_t ip)
 		return false;
 	if (v->flow.packet_en)
 		end(v, ip);
+	if (v->writer.lost) {
+		truth_stop(v);
+		overflow_resolve(v, ip);
+	}
 	packet_tracestop(&v->writer);
 	packet_flush(&v->writer);
 	trace_halt(v, STATUS_STOPPED);
@@ -337,6 +387,8 @@ void branch_on_block(struct vcpu *v, const struct block *b)
 	v->flow.resume = 0;
 	if (!v->tracing)
 		return;
+	if (v->writer.lost && !overflow_over(v, pc, branched))
+		return;
 	clock_tick(v);
 	if (v->writer.since_psb >= PSB_PERIOD(v->rtit.ctl))
 		psb_plus(v, pc);
@@ -479,6 +531,8 @@ void trace_start(struct vcpu *v)
 	f->packet_en = false;
 	f->block = NULL;
 	f->resume = 0;
+	f->lost_branches = 0;
+	f->psb_cut = false;
 	v->hot->branched = 0;
 	ret_clear(f);
 	f->cr3 = guest_reg(v, GUEST_CR3);
@@ -509,6 +563,7 @@ void trace_stop(struct vcpu *v, uint64_t insn_vaddr)
 	struct flow *f = &v->flow;
 	const struct block *b = f->block;
 
+	truth_stop(v);
 	if (v->tracing) {
 		if (b)
 			inner_edges(v, b, insn_vaddr - b->start + 1);
@@ -521,11 +576,14 @@ void trace_stop(struct vcpu *v, uint64_t insn_vaddr)
 			packet_ip_none(&v->writer, PACKET_TIP_PGD);
 		}
 		packet_tnt_flush(&v->writer);
+		/* The buffer is emptied now, and with it an overflow is over. */
+		f->packet_en = false;
+		if (v->writer.lost)
+			overflow_resolve(v, 0);
 	}
 	trace_sync(v);
 	v->tracing = false;
 	f->packet_en = false;
-	truth_stop(v);
 	if (opts.log)
 		fprintf(stderr, "intel_pt: cpu%u: stop, STATUS %#" PRIx64 " MASK_PTRS %#" PRIx64 "\n",
 			v->index, v->rtit.status, v->rtit.output_mask);

@@ -13,6 +13,10 @@ void packet_reset(struct packet_writer *w)
 	w->ntnt = 0;
 	w->last_ip = 0;
 	w->ip_known = false;
+	w->lost = false;
+	w->since_ovf = 0;
+	w->mode = PACKET_EXEC_UNKNOWN;
+	w->next_mode = PACKET_EXEC_UNKNOWN;
 }
 
 void packet_flush(struct packet_writer *w)
@@ -27,6 +31,8 @@ void packet_flush(struct packet_writer *w)
 
 static void put(struct packet_writer *w, enum packet_class class, const void *data, size_t len)
 {
+	if (w->lost)
+		return;
 	if (w->len + len > sizeof(w->buf))
 		packet_flush(w);
 	memcpy(w->buf + w->len, data, len);
@@ -34,11 +40,16 @@ static void put(struct packet_writer *w, enum packet_class class, const void *da
 	w->since_psb += len;
 	w->total += len;
 	w->bytes[class] += len;
+	/* A packet gets in as a whole or not at all, but its company may be lost. */
+	w->since_ovf += len;
+	if (w->overflow && w->since_ovf >= w->overflow)
+		w->lost = true;
 }
 
 static void stamp(struct packet_writer *w)
 {
-	if (w->stamp)
+	/* The cycle counter runs on meanwhile: the CYC of OVF tells how long it took. */
+	if (w->stamp && !w->lost)
 		w->stamp(w->opaque);
 }
 
@@ -120,6 +131,9 @@ void packet_ip(struct packet_writer *w, enum packet_ip type, uint64_t ip)
 	}
 	w->last_ip = ip;
 	w->ip_known = true;
+	/* MODE.Exec binds to the IP: without that, decoders drop it. */
+	if (!w->lost)
+		w->mode = w->next_mode;
 	op = type | code << 5;
 	put_payload(w, ip_class(type), &op, 1, ip, len);
 }
@@ -146,6 +160,7 @@ void packet_mode_exec(struct packet_writer *w, enum packet_exec mode, bool intr_
 
 	packet_tnt_flush(w);
 	stamp(w);
+	w->next_mode = mode;
 	put(w, PACKET_CLASS_MODE, p, 2);
 }
 
@@ -218,11 +233,15 @@ void packet_vmcs(struct packet_writer *w, uint64_t base)
 
 void packet_ovf(struct packet_writer *w)
 {
-	packet_tnt_flush(w);
+	w->tnt = 0;
+	w->ntnt = 0;
+	w->lost = false;
+	w->since_ovf = 0;
 	stamp(w);
 	put_ext(w, PACKET_CLASS_OTHER, 0xf3, 0, 0);
-	/* What was lost may have held IPs. */
+	/* What was lost may have held IPs, and a mode. */
 	w->ip_known = false;
+	w->next_mode = w->mode;
 }
 
 void packet_psb(struct packet_writer *w)
@@ -230,6 +249,9 @@ void packet_psb(struct packet_writer *w)
 	uint8_t p[16];
 
 	packet_tnt_flush(w);
+	/* It stays due. */
+	if (w->lost)
+		return;
 	for (size_t i = 0; i < sizeof(p); i += 2) {
 		p[i] = 0x02;
 		p[i + 1] = 0x82;

@@ -27,6 +27,7 @@ enum packet_exec {
 	PACKET_EXEC_16 = 0,
 	PACKET_EXEC_64 = 1,
 	PACKET_EXEC_32 = 2,
+	PACKET_EXEC_UNKNOWN = 3,	/* reserved: none was told yet */
 };
 
 /* What the statistics tell apart. */
@@ -54,6 +55,11 @@ struct packet_writer {
 	uint64_t since_psb;	/* bytes since the last PSB packet began: PacketByteCnt */
 	uint64_t total;		/* bytes ever written */
 	uint64_t bytes[PACKET_CLASSES];
+	/* Bytes after which the internal buffer overflows, 0: never; and how many they are so far. */
+	uint64_t overflow, since_ovf;
+	bool lost;		/* it has, and packets are lost until packet_ovf() */
+	/* MODE.Exec as the decoder has it, and as the next packet with an IP makes it. */
+	enum packet_exec mode, next_mode;
 	/* Takes full buffers; required. */
 	void (*output)(void *opaque, const uint8_t *data, size_t len);
 	/* Called before each packet that a CYC may precede; it may call packet_cyc(). Optional. */
@@ -88,6 +94,7 @@ void packet_tma(struct packet_writer *w, uint16_t ctc, uint16_t fast);
 void packet_mtc(struct packet_writer *w, uint8_t ctc);
 void packet_cyc(struct packet_writer *w, uint64_t cycles);
 void packet_vmcs(struct packet_writer *w, uint64_t base);
+/* The buffer takes packets again. TNT bits that were still pending are among the lost ones. */
 void packet_ovf(struct packet_writer *w);
 /* Also forgets the last IP. */
 void packet_psb(struct packet_writer *w);

@@ -50,6 +50,7 @@ static void on_vcpu_init(unsigned int index, void *opaque)
 	v->writer.output = trace_output;
 	v->writer.stamp = clock_stamp;
 	v->writer.opaque = v;
+	v->writer.overflow = opts.overflow;
 	truth_vcpu_init(v);
 
 	g_mutex_lock(&init_lock);
@@ -225,8 +226,9 @@ static void at_exit(void *opaque)
 		struct vcpu *v = vcpus[i];
 
 		fprintf(stderr, "intel_pt: cpu%u: instructions user %" PRIu64 " kernel %" PRIu64
-			", packet bytes %" PRIu64 ", PMIs %" PRIu64 "\n", i, executed_at(v, 0),
-			executed_at(v, 1), v->writer.total, v->n_pmi);
+			", packet bytes %" PRIu64 ", PMIs %" PRIu64 ", overflows %" PRIu64 "\n", i,
+			executed_at(v, 0), executed_at(v, 1), v->writer.total, v->n_pmi,
+			v->n_overflows);
 		fprintf(stderr, "intel_pt: cpu%u: traced blocks %" PRIu64 ", rip reads %" PRIu64
 			", wrong predictions %" PRIu64 ", impossible branches %" PRIu64 "\n", i,
 			v->n_blocks, v->n_rip_reads, v->n_rip_wrong, v->n_flow_wrong);
@@ -245,6 +247,7 @@ static void usage(void)
 		"  verify=on|off          check the flow tracking while it runs (slow)\n"
 		"  long-tnt=on|off        long TNT packets\n"
 		"  compress-ret=on|off    RET compression (default on)\n"
+		"  overflow=N|off         overflow of the internal buffer each N bytes, 128 or more\n"
 		"  help=on                this list\n");
 }
 
@@ -252,6 +255,22 @@ static bool parse_switch(const char *value, bool *to)
 {
 	*to = !strcmp(value, "on");
 	return *to || !strcmp(value, "off");
+}
+
+/* So many that an OVF, its FUP and a PSB+ get through as a whole. */
+#define OVERFLOW_MIN 128
+
+static bool parse_overflow(const char *value)
+{
+	char *end;
+
+	opts.overflow = 0;
+	if (!strcmp(value, "off"))
+		return true;
+	if (!g_ascii_isdigit(*value))
+		return false;
+	opts.overflow = strtoull(value, &end, 10);
+	return !*end && opts.overflow >= OVERFLOW_MIN;
 }
 
 /* One KEY=VALUE. */
@@ -281,7 +300,8 @@ static bool parse(char *arg)
 	    (!strcmp(arg, "stats") && parse_switch(value, &opts.stats)) ||
 	    (!strcmp(arg, "verify") && parse_switch(value, &opts.verify)) ||
 	    (!strcmp(arg, "long-tnt") && parse_switch(value, &opts.long_tnt)) ||
-	    (!strcmp(arg, "compress-ret") && parse_switch(value, &opts.compress_ret)))
+	    (!strcmp(arg, "compress-ret") && parse_switch(value, &opts.compress_ret)) ||
+	    (!strcmp(arg, "overflow") && parse_overflow(value)))
 		return true;
 	if (!strcmp(arg, "help") && parse_switch(value, &help) && help) {
 		usage();

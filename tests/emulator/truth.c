@@ -2,7 +2,8 @@
 /*
  * The truth: what a perfect decoder would say. With truth=DIR the address of every instruction that
  * is executed while PacketEn is 1 goes to DIR/cpuN.ips, in order, 64-bit little-endian; a 0 marks
- * each TraceEn 0 -> 1.
+ * each TraceEn 0 -> 1, and a 1 each place where an overflow of the internal buffer has resolved. What
+ * was executed during the overflow is there, too.
  *
  * It is gathered by its own callbacks on every instruction, from RIP, CS and CR3 as the guest has
  * them, and shares nothing with the flow tracking and the packets that it judges.
@@ -198,6 +199,12 @@ void truth_on_discon(struct vcpu *v, uint64_t from)
 		drop_last(t);
 	else
 		forget_last(t);
+}
+
+void truth_overflow(struct vcpu *v)
+{
+	if (opts.truth_dir)
+		append(&v->truth, 1);
 }
 
 void truth_exit(void)

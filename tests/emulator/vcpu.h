@@ -30,6 +30,7 @@ struct options {
 	bool log;		/* print trace starts, stops and PMIs */
 	bool long_tnt;		/* pack TNT bits into long packets */
 	bool compress_ret;	/* RET compression, unless CTL.DisRETC forbids it */
+	uint64_t overflow;	/* packet bytes between overflows of the internal buffer, 0: none */
 };
 
 extern struct options opts;
@@ -100,6 +101,8 @@ struct flow {
 	uint64_t resume;		/* where the last discontinuity went, 0: none since */
 	uint64_t ret[RET_STACK];	/* return addresses for RET compression, a ring */
 	unsigned int ret_top, ret_n;
+	unsigned int lost_branches;	/* in the overflow that lasts */
+	bool psb_cut;			/* it fell into a PSB+ */
 };
 
 struct clock {
@@ -156,6 +159,7 @@ struct vcpu {
 	uint8_t exec_cache[8192];	/* by selector >> 3: 1 + enum packet_exec, 0: unknown */
 	/* statistics */
 	uint64_t n_pmi;
+	uint64_t n_overflows;
 	uint64_t n_rip_reads, n_rip_wrong, n_flow_wrong, n_blocks;
 };
 
@@ -277,6 +281,8 @@ void truth_translate(struct qemu_plugin_tb *tb, qemu_plugin_u64 on);
 void truth_start(struct vcpu *v);
 void truth_stop(struct vcpu *v);
 void truth_on_discon(struct vcpu *v, uint64_t from);
+/* An overflow of the internal buffer has resolved. */
+void truth_overflow(struct vcpu *v);
 void truth_exit(void);
 
 #endif /* VCPU_H */

@@ -505,6 +505,104 @@ static void test_counts(void **state)
 	assert_int_equal(sum, sink.len);
 }
 
+/* --- overflow of the internal buffer ---------------------------------------------------------- */
+
+static unsigned int stamps;
+
+static void add_stamp(void *opaque)
+{
+	(void)opaque;
+	stamps++;
+}
+
+static void test_overflow(void **state)
+{
+	struct packet_writer *w = writer();
+	struct pt_packet_decoder *d;
+	struct pt_packet p;
+
+	(void)state;
+	stamps = 0;
+	w->stamp = add_stamp;
+	w->overflow = 20;
+	packet_ip(w, PACKET_TIP, 0x401000);		/* 7 bytes, 9 with the mode */
+	packet_mode_exec(w, PACKET_EXEC_64, false);
+	packet_ip(w, PACKET_TIP, 0x402000);		/* 12 */
+	assert_int_equal(w->mode, PACKET_EXEC_64);
+	packet_ip(w, PACKET_FUP, 0x555555554000);	/* 19 */
+	assert_false(w->lost);
+	/* It fills the buffer and gets in; the branch after it doesn't. */
+	packet_mode_exec(w, PACKET_EXEC_32, false);
+	assert_true(w->lost);
+	assert_int_equal(stamps, 5);
+	assert_int_equal(w->since_psb, 21);
+	packet_ip(w, PACKET_TIP, 0x555555554010);
+	packet_tnt(w, true);
+	packet_mtc(w, 1);
+	packet_psb(w);
+	for (int i = 0; i < 10; i++)
+		packet_tnt(w, true);
+	/* PacketByteCnt stands still, and so does PSB's period; the cycle counter isn't asked. */
+	assert_int_equal(w->since_psb, 21);
+	assert_int_equal(w->total, 21);
+	assert_int_equal(stamps, 5);
+	/* The mode had no IP to bind to. */
+	assert_int_equal(w->mode, PACKET_EXEC_64);
+
+	packet_ovf(w);
+	assert_int_equal(stamps, 6);
+	assert_int_equal(w->ntnt, 0);
+	packet_ip(w, PACKET_FUP, 0x555555554020);
+	assert_int_equal(w->mode, PACKET_EXEC_64);
+	packet_tnt(w, false);
+	packet_tnt_flush(w);
+	packet_ip(w, PACKET_TIP, 0x555555554030);
+	assert_false(w->lost);				/* 13 */
+	packet_ip(w, PACKET_TIP, 0x401000);		/* the next 20 are full */
+	assert_true(w->lost);
+	packet_ip(w, PACKET_TIP, 0x401000);
+	packet_flush(w);
+	/* A new trace begins with an empty buffer. */
+	packet_reset(w);
+	assert_false(w->lost);
+	packet_ip(w, PACKET_TIP_PGE, 0x401000);
+	assert_false(w->lost);
+	packet_flush(w);
+
+	d = decoder();
+	next(d, &p, ppt_tip);
+	next(d, &p, ppt_mode);
+	next(d, &p, ppt_tip);
+	next(d, &p, ppt_fup);
+	next(d, &p, ppt_mode);
+	next(d, &p, ppt_ovf);
+	next(d, &p, ppt_fup);
+	/* Not compressed against what was lost. */
+	assert_int_equal(p.payload.ip.ipc, pt_ipc_sext_48);
+	assert_true(p.payload.ip.ip == 0x555555554020);
+	next(d, &p, ppt_tnt_8);
+	assert_int_equal(p.payload.tnt.bit_size, 1);
+	assert_int_equal(p.payload.tnt.payload, 0);
+	next(d, &p, ppt_tip);
+	assert_int_equal(p.payload.ip.ipc, pt_ipc_update_16);
+	next(d, &p, ppt_tip);
+	next(d, &p, ppt_tip_pge);
+	assert_int_equal(pt_pkt_next(d, &p, sizeof(p)), -pte_eos);
+	pt_pkt_free_decoder(d);
+}
+
+static void test_no_overflow(void **state)
+{
+	struct packet_writer *w = writer();
+
+	(void)state;
+	for (int i = 0; i < 20000; i++)
+		packet_mtc(w, i);
+	packet_flush(w);
+	assert_false(w->lost);
+	assert_int_equal(sink.len, 40000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -514,6 +612,8 @@ int main(void)
 		cmocka_unit_test(test_other_packets),
 		cmocka_unit_test(test_cyc),
 		cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_overflow),
+		cmocka_unit_test(test_no_overflow),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
