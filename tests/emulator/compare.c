@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * compare TRUTH CAPTURE-DIR/cpuN.pt...: decode the traces with libipt, one after the other, and check
- * that the executed instructions are those of TRUTH (see truth.c), address by address.
+ * compare [--overflows N] TRUTH CAPTURE-DIR/cpuN.pt...: decode the traces with libipt, one after the
+ * other, and check that the executed instructions are those of TRUTH (see truth.c), address by address.
  *
  * One weakness of libipt is allowed for: a TIP.PGD without IP ends its flow at a MOV to CR3 already, if
  * there is one before the far branch with no TNT between them. This is so when only the kernel is traced
  * and it leaves for user mode with page table isolation. The instructions from there to the far branch
  * are missing in its flow; there they may be, at most EARLY_MAX of them, and are counted as early.
+ *
+ * With --overflows, libipt must report N overflows, and the truth have N marks of the places where they
+ * resolved. At each, what libipt has up to there may miss the end of the truth up to the mark; these
+ * instructions are counted as lost. Everywhere else the sequences are the same. Without it there must be
+ * none.
  *
  * The images are those of images.tsv beside each trace. Prints one line of counts, and the first
  * difference with its surroundings. Exit status: 0 equal, 1 not, 2 usage or files.
@@ -24,6 +29,9 @@
 #define CACHE_LIMIT (1ULL << 30)
 #define CONTEXT 8
 #define EARLY_MAX 16
+/* Words of the truth that are no addresses. */
+#define MARK_START 0
+#define MARK_OVERFLOW 1
 
 struct truth {
 	uint64_t *ips;
@@ -33,10 +41,12 @@ struct truth {
 };
 
 struct result {
-	uint64_t equal, errors, overflows, user, kernel, async, exec_modes, early;
+	uint64_t equal, errors, overflows, off, lost, most_lost, user, kernel, async, exec_modes, early;
 	bool differs;
 	bool ended_at_mov_cr3;
 };
+
+static bool may_overflow;
 
 static void *read_file(const char *path, size_t *len)
 {
@@ -93,7 +103,7 @@ static void add_images(struct pt_image *image, struct pt_image_section_cache *ca
 /* The next truth, 0 at its end. */
 static uint64_t next_truth(struct truth *t)
 {
-	while (t->at < t->n && !t->ips[t->at]) {
+	while (t->at < t->n && t->ips[t->at] == MARK_START) {
 		t->traces++;
 		t->at++;
 	}
@@ -149,8 +159,48 @@ static bool catch_up(struct truth *t, struct result *r, uint64_t ip)
 	return false;
 }
 
-static int drain_events(struct pt_insn_decoder *d, int status, const struct pt_insn *last,
+/* The rest of the truth up to where an overflow resolved is lost. False if there is no such place. */
+static bool skip_lost(struct truth *t, struct result *r)
+{
+	uint64_t lost = 0;
+
+	while (t->at < t->n && t->ips[t->at] != MARK_OVERFLOW) {
+		/* Each trace before the last of them has ended with all its overflows resolved. */
+		if (t->ips[t->at] == MARK_START && lost)
+			return false;
+		if (t->ips[t->at] == MARK_START)
+			t->traces++;
+		else
+			lost++;
+		t->at++;
+	}
+	if (t->at == t->n)
+		return false;
+	t->at++;
+	r->lost += lost;
+	if (lost > r->most_lost)
+		r->most_lost = lost;
+	return true;
+}
+
+static void on_overflow(struct pt_insn_decoder *d, const struct pt_event *ev, struct truth *t,
 			struct result *r)
+{
+	uint64_t offset = 0;
+
+	r->overflows++;
+	r->off += ev->ip_suppressed;
+	r->ended_at_mov_cr3 = false;
+	if (!may_overflow || skip_lost(t, r))
+		return;
+	pt_insn_get_offset(d, &offset);
+	printf("an overflow at trace offset %#" PRIx64 ", but none resolved after truth word %zu\n", offset,
+	       t->at);
+	r->differs = true;
+}
+
+static int drain_events(struct pt_insn_decoder *d, int status, const struct pt_insn *last,
+			struct truth *t, struct result *r)
 {
 	struct pt_event ev;
 
@@ -158,7 +208,8 @@ static int drain_events(struct pt_insn_decoder *d, int status, const struct pt_i
 		status = pt_insn_event(d, &ev, sizeof(ev));
 		if (status < 0)
 			break;
-		r->overflows += ev.type == ptev_overflow;
+		if (ev.type == ptev_overflow)
+			on_overflow(d, &ev, t, r);
 		r->async += ev.type == ptev_async_branch || ev.type == ptev_async_disabled;
 		r->exec_modes += ev.type == ptev_exec_mode;
 		if (ev.type == ptev_disabled && ev.ip_suppressed && is_mov_to_cr3(last))
@@ -173,7 +224,9 @@ static void compare_trace(struct pt_insn_decoder *d, struct truth *t, struct res
 	struct pt_insn insn = { 0 };
 
 	while (status >= 0) {
-		status = drain_events(d, status, &insn, r);
+		status = drain_events(d, status, &insn, t, r);
+		if (r->differs)
+			return;
 		if (status < 0)
 			break;
 		memset(&insn, 0, sizeof(insn));
@@ -207,10 +260,17 @@ int main(int argc, char **argv)
 	struct pt_image_section_cache *cache = pt_iscache_alloc(NULL);
 	struct truth t = { 0 };
 	struct result r = { 0 };
+	uint64_t expected = 0;
 	size_t len;
 
+	if (argc > 2 && !strcmp(argv[1], "--overflows")) {
+		may_overflow = true;
+		expected = strtoull(argv[2], NULL, 10);
+		argv += 2;
+		argc -= 2;
+	}
 	if (argc < 3) {
-		fprintf(stderr, "usage: compare TRUTH TRACE...\n");
+		fprintf(stderr, "usage: compare [--overflows N] TRUTH TRACE...\n");
 		return 2;
 	}
 	t.ips = read_file(argv[1], &len);
@@ -244,7 +304,8 @@ int main(int argc, char **argv)
 	}
 	printf("equal=%" PRIu64 " user=%" PRIu64 " kernel=%" PRIu64 " differs=%d errors=%" PRIu64
 	       " overflows=%" PRIu64 " interruptions=%" PRIu64 " modes=%" PRIu64 " early=%" PRIu64
-	       " traces=%" PRIu64 "\n", r.equal, r.user, r.kernel, r.differs, r.errors, r.overflows, r.async,
-	       r.exec_modes, r.early, t.traces);
-	return r.differs || r.errors || r.overflows;
+	       " traces=%" PRIu64 " lost=%" PRIu64 " most=%" PRIu64 " off=%" PRIu64 "\n", r.equal, r.user,
+	       r.kernel, r.differs, r.errors, r.overflows, r.async, r.exec_modes, r.early, t.traces, r.lost,
+	       r.most_lost, r.off);
+	return r.differs || r.errors || r.overflows != expected;
 }

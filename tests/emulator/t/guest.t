@@ -74,5 +74,6 @@ refused() {
 refused model=z80 'no such model'
 refused nonsense=1 'no such argument'
 refused log=maybe 'no such argument or value'
+refused overflow=100 'no such argument or value'
 
 done_testing
