@@ -324,19 +324,24 @@ int ptw_watch_add(struct ptw_session *session, struct ptwatch_watch *arg)
 	watch->arg = *arg;
 	if (!watch->arg.max_rate)
 		watch->arg.max_rate = DEFAULT_MAX_RATE;
-	watch->arg.id = last_id + 1;
+	/*
+	 * Used up even if arming fails below: a CPU that was armed may have been hit meanwhile, and
+	 * that alarm carries the number.
+	 */
+	watch->arg.id = ++last_id;
 	watch->shadow = read_watched(watch);
 
 	for_each_online_cpu(cpu) {
 		error = arm_on(watch, cpu);
 		if (error) {
 			ptw_watch_disarm(watch);
+			/* An alarm on its way keeps the watch, but not the session. */
+			watch->session = NULL;
 			ptw_watch_put(watch);
 			return error;
 		}
 	}
 	list_add_tail(&watch->link, &watches);
-	last_id++;
 	arg->id = watch->arg.id;
 	arg->max_rate = watch->arg.max_rate;
 	return 0;

@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
 
 #include "guest.h"
 
@@ -163,6 +167,78 @@ static void four_registers(int fd, struct ptwatch_watch good)
 	del_watch(fd, id[3]);
 }
 
+/* A data watch of perf's on one CPU. */
+static int perf_watch(unsigned int cpu, uint64_t address)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_BREAKPOINT,
+		.size = sizeof(attr),
+		.bp_type = HW_BREAKPOINT_W,
+		.bp_addr = address,
+		.bp_len = HW_BREAKPOINT_LEN_8,
+	};
+
+	return syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static volatile bool stop_poking;
+
+static void *poke_cpu_0(void *arg)
+{
+	(void)arg;
+	while (!stop_poking)
+		if (poke("store", 0, 100, 0))
+			return (void *)1;
+	return NULL;
+}
+
+/*
+ * WATCH_ADD that arms CPU 0, where hits wait for it, and finds no register on CPU 1: its alarms
+ * outlive it, and the session.
+ */
+static void armed_in_part(struct ptwatch_watch good)
+{
+	/* Fewer alarms than a CPU has records: none may be dropped, as nobody could count it. */
+	unsigned int i, refused = 0, n = 30;
+	int fd = open_device(), busy[4];
+	void *failed = NULL;
+	uint32_t id, next;
+	pthread_t thread;
+
+	good.max_hits = 1;
+	id = add_watch(fd, good);
+	del_watch(fd, id);
+	close(fd);
+	for (i = 0; i < 4; i++) {
+		busy[i] = perf_watch(1, good.address + 8 * i);
+		if (busy[i] < 0)
+			die("perf gets no debug register of CPU 1");
+	}
+	stop_poking = false;
+	if (pthread_create(&thread, NULL, poke_cpu_0, NULL))
+		die("no thread");
+	pin(1);
+	for (i = 0; i < n; i++) {
+		struct ptwatch_watch arg = good;
+
+		fd = open_device();
+		refused += ioctl(fd, PTWATCH_IOC_WATCH_ADD, &arg) == -1 && errno == ENOSPC;
+		close(fd);
+	}
+	is(refused, n, "WATCH_ADD amid hits, without a register on CPU 1: ENOSPC");
+	stop_poking = true;
+	if (pthread_join(thread, &failed) || failed)
+		die("poke");
+	for (i = 0; i < 4; i++)
+		close(busy[i]);
+	pin(0);
+	fd = open_device();
+	next = add_watch(fd, good);
+	ok(next > id + n, "no other watch gets the id that alarms of a refused one may carry");
+	is(poll_device(fd, 100), 0, "nor its alarms");
+	close(fd);
+}
+
 static void stat_arguments(int fd, struct ptwatch_watch good)
 {
 	uint32_t id = add_watch(fd, good);
@@ -197,6 +273,7 @@ void test_watch_arguments(void)
 	watch_read_only(fd, good);
 	four_registers(fd, good);
 	stat_arguments(fd, good);
+	armed_in_part(good);
 	usual.max_rate = 0;
 	WORKS(ioctl(fd, PTWATCH_IOC_WATCH_ADD, &usual), "WATCH_ADD without a rate");
 	is(usual.max_rate, 100, "tells the module's");
@@ -716,6 +793,51 @@ static void hotplug_tracing(int fd)
 	munmap((void *)page, PAGE);
 }
 
+static void write_to(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		die("can't write %s to %s", text, path);
+	close(fd);
+}
+
+/*
+ * To sleep as far as freezing processes, and back. No further: that would be the end of the file
+ * system our output goes to.
+ */
+static void sleep_and_wake(int fd)
+{
+	const volatile struct ptwatch_control *page[2] = { map_control(fd, 0), map_control(fd, 1) };
+	uint64_t start[2];
+	unsigned int cpu;
+
+	if (ioctl(fd, PTWATCH_IOC_TRACE_START))
+		die("START fails");
+	for (cpu = 0; cpu < 2; cpu++)
+		start[cpu] = read_control(page[cpu]).start_tsc;
+	write_to("/sys/module/suspend/parameters/pm_test_delay", "0");
+	write_to("/sys/power/pm_test", "freezer");
+	write_to("/sys/power/state", "mem");
+	write_to("/sys/power/pm_test", "none");
+	for (cpu = 0; cpu < 2; cpu++) {
+		struct ptwatch_control c = read_control(page[cpu]);
+
+		is(c.state, PTWATCH_STATE_RUNNING, "the machine slept: CPU %u is RUNNING", cpu);
+		ok(c.start_tsc > start[cpu], "again, that is: it was stopped");
+	}
+	if (ioctl(fd, PTWATCH_IOC_TRACE_STOP))
+		die("STOP fails");
+	write_to("/sys/power/pm_test", "freezer");
+	write_to("/sys/power/state", "mem");
+	write_to("/sys/power/pm_test", "none");
+	for (cpu = 0; cpu < 2; cpu++) {
+		is(read_control(page[cpu]).state, PTWATCH_STATE_STOPPED,
+		   "what was stopped before is STOPPED after: CPU %u", cpu);
+		munmap((void *)page[cpu], PAGE);
+	}
+}
+
 static void hotplug_frozen(int fd, uint64_t word)
 {
 	const volatile struct ptwatch_control *page = map_control(fd, 1);
@@ -754,6 +876,7 @@ void test_hotplug(void)
 	if (setup(fd, 3))
 		die("SETUP fails");
 	hotplug_tracing(fd);
+	sleep_and_wake(fd);
 	hotplug_frozen(fd, word);
 	close(fd);
 
