@@ -80,8 +80,8 @@ bool ptw_caps_traceable(void)
 }
 
 /*
- * VMX_MISC[14] clear: VMXON clears TraceEn, and setting it while VMX is on faults (SDM, "Intel PT
- * and VMX").
+ * VMX_MISC[14] clear: VMXON clears TraceEn, and any write of IA32_RTIT_CTL while VMX is on faults
+ * (SDM vol. 3D, appendix A.6).
  */
 static bool vmx_forbids_pt(void)
 {

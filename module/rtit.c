@@ -22,6 +22,16 @@ static unsigned int nr_addr_msrs(void)
 	return ptw_cap(PTW_CAP_IP_FILTERING) ? min(2 * ptw_cap(PTW_CAP_NUM_ADDRESS_RANGES), 8U) : 0;
 }
 
+/*
+ * Where PT and VMX exclude each other (VMX_MISC[14] clear), a VMXON since we started cleared
+ * TraceEn, and any write of CTL faults until VMXOFF (SDM vol. 3D, A.6): then there is nothing left
+ * to stop.
+ */
+static void write_ctl_disabled(u64 ctl)
+{
+	wrmsrq_safe(MSR_IA32_RTIT_CTL, ctl);
+}
+
 int ptw_rtit_save(struct ptw_rtit_regs *regs)
 {
 	unsigned int i;
@@ -48,7 +58,7 @@ void ptw_rtit_restore(const struct ptw_rtit_regs *regs)
 	 * values: if they came back different, its next session would trace into memory that is no
 	 * longer ours.
 	 */
-	wrmsrq(MSR_IA32_RTIT_CTL, 0);
+	write_ctl_disabled(0);
 	wrmsrq(MSR_IA32_RTIT_OUTPUT_BASE, regs->output.base);
 	wrmsrq(MSR_IA32_RTIT_OUTPUT_MASK, regs->output.mask_ptrs);
 	wrmsrq(MSR_IA32_RTIT_STATUS, regs->output.status & STATUS_WRITABLE);
@@ -57,7 +67,7 @@ void ptw_rtit_restore(const struct ptw_rtit_regs *regs)
 	for (i = 0; i < nr_addr_msrs(); i++)
 		wrmsrq(MSR_IA32_RTIT_ADDR0_A + i, regs->addr[i]);
 	/* TraceEn was clear when this was read, or ptw_rtit_save() had failed. */
-	wrmsrq(MSR_IA32_RTIT_CTL, regs->ctl);
+	write_ctl_disabled(regs->ctl);
 }
 
 int ptw_rtit_start(const struct ptw_rtit_output *output, u64 ctl)
@@ -79,7 +89,7 @@ int ptw_rtit_start(const struct ptw_rtit_output *output, u64 ctl)
 void ptw_rtit_stop(struct ptw_rtit_output *output)
 {
 	/* Stopping is one write: everything else can be read afterwards, untraced. */
-	wrmsrq(MSR_IA32_RTIT_CTL, 0);
+	write_ctl_disabled(0);
 	/*
 	 * Clearing TraceEn flushes the packets out of the CPU; the barrier orders them before
 	 * whatever tells others that they are there (the control page's head and state). SDM,
