@@ -69,7 +69,11 @@ void ptw_buffer_put(struct ptw_buffer *buffer)
  */
 static int fill_with_regions(struct ptw_buffer *buffer, int node)
 {
-	const gfp_t gfp = GFP_KERNEL | __GFP_ZERO;
+	/*
+	 * This may be half of the memory, and mappings keep it after the trace is gone: charged to
+	 * the cgroup of who asks, and ENOMEM instead of the OOM killer.
+	 */
+	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN;
 	unsigned int order = MAX_REGION_ORDER;
 	unsigned long done = 0;
 
@@ -80,7 +84,7 @@ static int fill_with_regions(struct ptw_buffer *buffer, int node)
 
 		while (order && BIT(order) > buffer->nr_pages - done)
 			order--;
-		page = alloc_pages_node(node, order ? gfp | __GFP_NOWARN | __GFP_NORETRY : gfp,
+		page = alloc_pages_node(node, gfp | (order ? __GFP_NORETRY : __GFP_RETRY_MAYFAIL),
 					order);
 		if (!page) {
 			if (!order)
@@ -113,12 +117,13 @@ struct ptw_buffer *ptw_buffer_alloc(unsigned int cpu, u64 size)
 	buffer->size = size;
 	buffer->nr_pages = size >> PAGE_SHIFT;
 
-	page = alloc_pages_node(node, GFP_KERNEL | __GFP_ZERO, 0);
+	page = alloc_pages_node(node, GFP_KERNEL_ACCOUNT | __GFP_ZERO, 0);
 	if (!page)
 		goto fail;
 	buffer->control = page_address(page);
-	buffer->pages = kvcalloc(buffer->nr_pages, sizeof(*buffer->pages), GFP_KERNEL);
-	buffer->regions = kvcalloc(buffer->nr_pages, sizeof(*buffer->regions), GFP_KERNEL);
+	buffer->pages = kvcalloc(buffer->nr_pages, sizeof(*buffer->pages), GFP_KERNEL_ACCOUNT);
+	buffer->regions = kvcalloc(buffer->nr_pages, sizeof(*buffer->regions),
+				   GFP_KERNEL_ACCOUNT);
 	if (!buffer->pages || !buffer->regions || fill_with_regions(buffer, node))
 		goto fail;
 	buffer->topa = ptw_topa_alloc(buffer->regions, buffer->nr_regions, node);

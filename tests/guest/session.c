@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -192,6 +194,52 @@ static int open_as_wrong_caps(void *arg)
 	return open(PTWATCH_DEVICE, O_RDWR) < 0 ? errno : 0;
 }
 
+#define CGROUPS "/tmp/ptwatch-cgroups"
+
+static bool put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	close(fd);
+	return good;
+}
+
+/* In a cgroup that may have 16 MiB: the errno of setting up 64. */
+static int in_small_cgroup(void *arg)
+{
+	struct ptwatch_trace trace = trace_arg(KERNEL_TRACE, 64 << 20);
+	uint8_t cpu0 = 1;
+	int fd;
+
+	(void)arg;
+	trace.cpus = (uintptr_t)&cpu0;
+	trace.cpus_size = 1;
+	if (!put(CGROUPS "/small/memory.max", "16M") || !put(CGROUPS "/small/cgroup.procs", "0"))
+		return 200;
+	fd = open_device();
+	return ioctl(fd, PTWATCH_IOC_TRACE_SETUP, &trace) ? errno : 0;
+}
+
+static void test_memory(void)
+{
+	struct ptwatch_info info = { .size = sizeof(info) };
+	int fd = open_device();
+
+	if (ioctl(fd, PTWATCH_IOC_INFO, &info) || info.max_buffer_size < 64 << 20)
+		die("the guest is too small for this test");
+	close(fd);
+	mkdir(CGROUPS, 0700);
+	if (mount("none", CGROUPS, "cgroup2", 0, NULL) ||
+	    !put(CGROUPS "/cgroup.subtree_control", "+memory") || mkdir(CGROUPS "/small", 0700))
+		die("no cgroup");
+	is(in_child(in_small_cgroup, NULL), ENOMEM,
+	   "buffers count as memory of the cgroup: ENOMEM, and nobody is killed");
+	rmdir(CGROUPS "/small");
+	umount(CGROUPS);
+	rmdir(CGROUPS);
+}
+
 static struct ptwatch_watch a_watch;
 static int type;
 
@@ -266,6 +314,7 @@ void test_rights(void)
 	enum perfmon_call call;
 	int fd;
 
+	test_memory();
 	type = pt_pmu_type();
 	a_watch = watch_arg(symbol("pokee_word"), 8, PTWATCH_ACCESS_W);
 	is(in_child(open_as_nobody, NULL), EPERM, "open without capabilities: EPERM");
