@@ -160,8 +160,13 @@ static void deliver_all(struct work_struct *work)
 
 	for_each_possible_cpu(cpu) {
 		struct alarm_ring *r = per_cpu(ring, cpu);
+		/*
+		 * No further, or a CPU that hits as fast as we deliver keeps us from the others'
+		 * alarms. What comes later queues us again: its irq_work runs after its release.
+		 */
+		unsigned int head = smp_load_acquire(&r->head);
 
-		while (r->tail != smp_load_acquire(&r->head)) {
+		while (r->tail != head) {
 			deliver(&r->record[r->tail % RING_RECORDS]);
 			smp_store_release(&r->tail, r->tail + 1);
 			cond_resched();
