@@ -24,6 +24,7 @@
 static int copy_arg_in(void *arg, size_t size, const void __user *from)
 {
 	u32 user_size;
+	int error;
 
 	if (get_user(user_size, (const u32 __user *)from))
 		return -EFAULT;
@@ -31,7 +32,10 @@ static int copy_arg_in(void *arg, size_t size, const void __user *from)
 		return -EINVAL;
 	if (user_size > PAGE_SIZE)
 		return -E2BIG;
-	return copy_struct_from_user(arg, size, from, user_size);
+	error = copy_struct_from_user(arg, size, from, user_size);
+	/* Another thread may have changed it since: copy_arg_out() goes by what was checked. */
+	*(u32 *)arg = user_size;
+	return error;
 }
 
 /* The first member still holds the caller's size. */
