@@ -7,7 +7,6 @@
 #include <linux/notifier.h>
 #include <linux/panic_notifier.h>
 #include <linux/reboot.h>
-#include <linux/smp.h>
 #include <linux/suspend.h>
 
 #include "ptwatch.h"
@@ -17,10 +16,12 @@ static int on_pm(struct notifier_block *nb, unsigned long event, void *unused)
 	switch (event) {
 	case PM_SUSPEND_PREPARE:
 	case PM_HIBERNATION_PREPARE:
+	case PM_RESTORE_PREPARE:	/* an image is to replace what is in memory */
 		ptw_trace_suspend();
 		break;
 	case PM_POST_SUSPEND:
 	case PM_POST_HIBERNATION:
+	case PM_POST_RESTORE:
 		ptw_trace_resume();
 		break;
 	}
@@ -30,7 +31,7 @@ static int on_pm(struct notifier_block *nb, unsigned long event, void *unused)
 static int on_reboot(struct notifier_block *nb, unsigned long event, void *unused)
 {
 	/* Also the way to a kexec that was asked for: kernel_restart_prepare() calls this chain. */
-	on_each_cpu(ptw_trace_emergency_stop, NULL, true);
+	ptw_trace_halt();
 	return NOTIFY_OK;
 }
 

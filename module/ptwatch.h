@@ -180,7 +180,8 @@ u64 ptw_buffer_max_size(void);
  * @pmu_type: its perf type as user space read it from sysfs; negative: the kernel has no such PMU
  *
  * Under cpus_read_lock() or in a hotplug callback; may sleep. Return: the hold, NULL when there is
- * no PMU to hold, -EBUSY: perf traces there; -EINVAL: @pmu_type is another PMU's.
+ * no PMU to hold, -EBUSY: perf traces there; -EINVAL: @pmu_type is another PMU's, or negative
+ * though there is one.
  */
 struct perf_event *ptw_hold_get(unsigned int cpu, int pmu_type);
 void ptw_hold_put(struct perf_event *hold);
@@ -194,7 +195,9 @@ void ptw_hold_put(struct perf_event *hold);
  *	instructions of the CPU's other code, so that code goes from state to state with cmpxchg and
  *	looks again after it enabled tracing.
  * @output: where the CPU writes next; as @state. The #DB handler writes it before it sets FROZEN.
- * @resume: was RUNNING when the CPU went offline or the machine to sleep
+ * @enabled: TraceEn is set and the output MSRs are this trace's; written on its own CPU, later than
+ *	@state on the way to RUNNING and on the way from there
+ * @resume: to be started when the CPU is back online or the machine awake
  * @saved: the RTIT MSRs as perf left them
  */
 struct ptw_cpu_trace {
@@ -204,6 +207,7 @@ struct ptw_cpu_trace {
 	struct ptw_rtit_output output;
 	u64 start_tsc;
 	u64 stop_tsc;
+	bool enabled;
 	bool owned;
 	bool resume;
 	bool wrapped;
@@ -259,6 +263,8 @@ void ptw_trace_resume(void);
  * panic
  */
 void ptw_trace_emergency_stop(void *unused);
+/** ptw_trace_halt() - stop every CPU, and let none start again: the machine goes down; may sleep */
+void ptw_trace_halt(void);
 
 /* ---- watch.c: hardware breakpoints ---- */
 

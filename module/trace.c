@@ -29,6 +29,15 @@ static DEFINE_PER_CPU(struct ptw_cpu_trace *, owner);
 /* The trace that waits for a CPU to come back online; under ptw_config_lock. */
 static DEFINE_PER_CPU(struct ptw_cpu_trace *, offline);
 
+/*
+ * The machine is on its way to sleep or not fully back: a START must wait, as those who call it are
+ * frozen later than our notifier stops what runs. Under ptw_config_lock.
+ */
+static bool asleep;
+
+/* The machine goes down, set once: nobody may start what ptw_trace_halt() stopped. */
+static bool halted;
+
 /* ---- on the CPU concerned ---- */
 
 struct own_call {
@@ -63,6 +72,7 @@ static void stop_local(void *info)
 	    PTWATCH_STATE_RUNNING)
 		return;
 	ptw_rtit_stop(&ct->output);
+	WRITE_ONCE(ct->enabled, false);
 	ct->stop_tsc = rdtsc();
 }
 
@@ -86,17 +96,21 @@ static void start_local(void *info)
 	    PTWATCH_STATE_STOPPED)
 		return;
 	ct->start_tsc = rdtsc();
-	if (ptw_caps_vmx_conflict() || ptw_rtit_start(&ct->output, ct->trace->rtit_ctl)) {
+	if (READ_ONCE(halted) || ptw_caps_vmx_conflict() ||
+	    ptw_rtit_start(&ct->output, ct->trace->rtit_ctl)) {
 		WRITE_ONCE(ct->state, PTWATCH_STATE_ERROR);
 		return;
 	}
+	WRITE_ONCE(ct->enabled, true);
 	/*
-	 * A #DB between the cmpxchg and the write of TraceEn froze a trace that was not running
-	 * yet, and then we enabled it: undo that.
+	 * A #DB since the cmpxchg froze a trace that was not enabled yet, and then we enabled it:
+	 * undo that.
 	 */
 	barrier();
-	if (READ_ONCE(ct->state) != PTWATCH_STATE_RUNNING)
+	if (READ_ONCE(ct->state) != PTWATCH_STATE_RUNNING) {
 		ptw_rtit_stop(&ct->output);
+		WRITE_ONCE(ct->enabled, false);
+	}
 }
 
 bool ptw_trace_freeze(const struct ptw_session *session)
@@ -105,7 +119,15 @@ bool ptw_trace_freeze(const struct ptw_session *session)
 
 	if (!ct || ct->trace->session != session || READ_ONCE(ct->state) != PTWATCH_STATE_RUNNING)
 		return false;
-	ptw_rtit_stop(&ct->output);
+	/*
+	 * A hit inside start_local() may find the output MSRs not written yet. They are perf's
+	 * then, and to note them down would make start_local() trace into perf's memory; it looks
+	 * at the state when it is done and stops.
+	 */
+	if (READ_ONCE(ct->enabled)) {
+		ptw_rtit_stop(&ct->output);
+		WRITE_ONCE(ct->enabled, false);
+	}
 	ct->stop_tsc = rdtsc();
 	/*
 	 * After output: whoever sees FROZEN on another CPU finds it complete. Pairs with the
@@ -121,6 +143,15 @@ void ptw_trace_emergency_stop(void *unused)
 
 	if (ct)
 		stop_local(ct);
+}
+
+void ptw_trace_halt(void)
+{
+	/*
+	 * Before the IPIs: a start_local() that did not see it is over when its CPU takes the IPI.
+	 */
+	WRITE_ONCE(halted, true);
+	on_each_cpu(ptw_trace_emergency_stop, NULL, true);
 }
 
 /* ---- the control page; under ptw_config_lock ---- */
@@ -351,10 +382,13 @@ int ptw_trace_start(struct ptw_session *session)
 	for_each_cpu(cpu, &trace->cpus) {
 		struct ptw_cpu_trace *ct = trace->cpu[cpu];
 
-		if (!cpu_online(cpu)) {
+		if (asleep || !cpu_online(cpu)) {
 			ct->resume = true;
 			continue;
 		}
+		/* What was refused (VMX was on) may be allowed by now. */
+		if (ct->owned)
+			cmpxchg(&ct->state, PTWATCH_STATE_ERROR, PTWATCH_STATE_STOPPED);
 		call_on(cpu, start_local, ct);
 		if (READ_ONCE(ct->state) == PTWATCH_STATE_ERROR)
 			error = -EBUSY;
@@ -415,7 +449,9 @@ void ptw_trace_cpu_offline(unsigned int cpu)
 		bool running = READ_ONCE(ct->state) == PTWATCH_STATE_RUNNING;
 
 		disown_cpu(ct);
-		ct->resume = running && READ_ONCE(ct->state) == PTWATCH_STATE_STOPPED;
+		/* One that was stopped for the machine's sleep is to resume, too. */
+		if (running)
+			ct->resume = READ_ONCE(ct->state) == PTWATCH_STATE_STOPPED;
 		if (ct->state == PTWATCH_STATE_STOPPED)
 			ct->state = PTWATCH_STATE_OFFLINE;
 		per_cpu(offline, cpu) = ct;
@@ -440,21 +476,24 @@ void ptw_trace_cpu_online(unsigned int cpu)
 			ct->state = PTWATCH_STATE_ERROR;
 			pr_warn("CPU %u is back online but not traced: Intel PT is taken (%d)\n",
 				cpu, error);
-		} else if (ct->resume) {
+		} else if (ct->resume && !asleep) {
 			call_on(cpu, start_local, ct);
 		}
-		ct->resume = false;
+		/* Of a CPU that is back before the machine is, ptw_trace_resume() takes care. */
+		if (error || !asleep)
+			ct->resume = false;
 		publish(ct, 0);
 	}
 	mutex_unlock(&ptw_config_lock);
 }
 
-static void for_each_owner(void (*func)(struct ptw_cpu_trace *ct))
+static void set_asleep(bool sleep, void (*func)(struct ptw_cpu_trace *ct))
 {
 	unsigned int cpu;
 
 	cpus_read_lock();
 	mutex_lock(&ptw_config_lock);
+	asleep = sleep;
 	for_each_online_cpu(cpu)
 		if (per_cpu(owner, cpu))
 			func(per_cpu(owner, cpu));
@@ -482,10 +521,10 @@ static void resume_one(struct ptw_cpu_trace *ct)
 
 void ptw_trace_suspend(void)
 {
-	for_each_owner(suspend_one);
+	set_asleep(true, suspend_one);
 }
 
 void ptw_trace_resume(void)
 {
-	for_each_owner(resume_one);
+	set_asleep(false, resume_one);
 }

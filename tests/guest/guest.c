@@ -117,8 +117,8 @@ void pin(unsigned int cpu)
 }
 
 /*
- * /proc/kallsyms, read once: making it costs the guest seconds. Only ptwatch.ko, whose symbols nobody
- * asks for, moves while we run.
+ * /proc/kallsyms, read once: making it costs the guest seconds. Only ptwatch.ko moves while we run:
+ * its symbols are good until test_module().
  */
 static struct symbol {
 	uint64_t address;

@@ -134,7 +134,7 @@ struct ptwatch_info {
  * @cpus_size: in: bytes at @cpus
  * @pt_pmu_type: in: the number in /sys/bus/event_source/devices/intel_pt/type, through which perf
  *	is kept off these CPUs while the session lives; -1 when that file does not exist (with -1,
- *	only other sessions are kept off)
+ *	only other sessions are kept off; EINVAL when the kernel does have that PMU)
  * @nr_cpus: out: CPUs set up
  * @reserved: in: 0
  *
