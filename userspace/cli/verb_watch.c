@@ -324,26 +324,14 @@ static int load_symbols(struct session *s, struct ptw_error *err)
 
 static int resolve_targets(struct session *s, struct watch_options *opt, struct ptw_error *err)
 {
-	struct ptw_error device_err;
-	int opened = ptw_device_open(&s->device, &device_err);
-
-	/*
-	 * Missing rights come first, as they make the symbols unreadable too; a missing module only after
-	 * what was typed.
-	 */
-	if (opened && device_err.status == PTW_EXIT_FAILED) {
-		*err = device_err;
+	/* First of all: without the module, or the right to use it, it matters little what else is wrong. */
+	if (ptw_device_open(&s->device, err))
 		return -1;
-	}
 	if (load_symbols(s, err))
 		return -1;
 	for (unsigned int i = 0; i < opt->targets; i++)
 		if (ptw_watch_target_resolve(&opt->target[i], s->symbols, err))
 			return -1;
-	if (opened) {
-		*err = device_err;
-		return -1;
-	}
 	if (opt->targets > s->device.info.breakpoint_slots)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "%u targets, but a CPU has %u debug registers; watch fewer",
 				     opt->targets, s->device.info.breakpoint_slots);

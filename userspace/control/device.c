@@ -21,7 +21,7 @@
 static int no_module(struct ptw_error *err)
 {
 	return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
-			     "ptwatch module is not loaded (no %s); load it: modprobe ptwatch, or insmod module/ptwatch.ko",
+			     "ptwatch module is not loaded (no %s); load it: modprobe ptwatch, or insmod ptwatch.ko",
 			     PTWATCH_DEVICE);
 }
 
