@@ -149,6 +149,22 @@ like "$stdout" '^ALARM #1 ' 'the command causes the hit: alarm'
 like "$stdout" 'old 0x5a5a000000000010  new 0x5a5a0000deadbeef' 'the first overwriting: old and new value'
 ok 'the command is waited for' test -e ended
 
+# ---- watch: an output nobody reads, a command that does not end
+
+timeout -k 5 60 ptwatch watch jiffies_64:8:w --follow 2>"$out/stderr" | true
+is "${PIPESTATUS[0]}" 1 'a reader that left ends --follow: status 1'
+unlike "$(<"$out/stderr")" 'ptwatch watch: .*(write|pipe)' 'a reader that left ends --follow: without a word'
+status=0; timeout -k 5 60 ptwatch watch jiffies_64:8:w --follow >/dev/full 2>"$out/stderr" || status=$?
+is "$status" 1 'a full stdout: status 1'
+like "$(<"$out/stderr")" 'cannot write the output: No space left on device' 'a full stdout: the reason'
+rmmod kvdemo && modprobe kvdemo
+meta=0x$(awk '$3 == "kv_cache_meta" { print $1 }' /proc/kallsyms)
+begin=$SECONDS
+run ptwatch watch kv_cache_meta:8:w --timeout 300ms -- sh -c 'trap "" TERM; while :; do sleep 0.1; done'
+is "$status" 1 '--timeout with a command that ignores SIGTERM: status 1'
+ok 'it is killed soon after' test $((SECONDS - begin)) -lt 20
+echo go >/proc/kvdemo
+
 # ---- watch: what this machine says no to
 
 refuses 1 'kv_cache_mete: no such symbol; did you mean .*kv_cache_meta' ptwatch watch kv_cache_mete:8:w
@@ -204,6 +220,25 @@ like "$stderr" 'read it: ptwatch calls -i crime' 'watch --freeze: how to read it
 ok 'the recording has its parts' test -s crime/data -a -s crime/kcore_dir/kcore -a -s crime/kcore_dir/kallsyms -a \
 	-s crime/alarms.jsonl
 is "$(wc -l <crime/alarms.jsonl)" 1 'the recording has the alarm'
+timeout -k 5 120 ptwatch watch jiffies_64:8:w --freeze -o closed 2>"$out/stderr" | true
+is "${PIPESTATUS[0]}" 1 'watch --freeze and a reader that left: status 1'
+ok 'the recording is written all the same' test -s closed/data -a -s closed/alarms.jsonl
+is "$(echo closed*)" closed 'and nothing else is left'
+for signal in QUIT USR1; do
+	ptwatch watch kv_cache_meta+8:8:w --freeze -o early 2>"$out/stderr" &
+	pid=$!
+	until_true grep -q ^armed: "$out/stderr"
+	kill -"$signal" "$pid"
+	wait "$pid"
+	is "$? $(echo early*)" '1 early*' "SIG$signal before any hit: status 1, and no half recording is left"
+done
+mkdir small && mount -t tmpfs -o size=1m tmpfs small
+run ptwatch watch jiffies_64:8:w --freeze -o small/crime
+is "$status" 1 'a full disk: status 1'
+is "$(grep -c '^ptwatch watch: ' "$out/stderr")" 2 'a full disk: progress and one error'
+like "$stderr" 'ptwatch watch: .*No space left on device' 'a full disk: the reason'
+is "$(ls -A small)" '' 'a full disk: nothing is left'
+umount small
 run ptwatch insns -i crime --tail 30
 ok 'insns reads it' test "$status" -eq 0 -o "$status" -eq 3
 like "$stdout" 'kv_note_result' 'insns: the culprit is among the last instructions'

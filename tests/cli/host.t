@@ -51,9 +51,16 @@ like "$stdout" '^ptwatch [0-9]+\.[0-9]+\.[0-9]+$' 'ptwatch --version'
 run
 is "$status" 2 'without a verb: status 2'
 like "$stderr" 'Usage: ptwatch VERB' 'without a verb: how to use it'
-run_full() { "$ptwatch" --help >/dev/full 2>"$out/stderr"; }
-status=0; run_full || status=$?
-is "$status" 1 'output that cannot be written is a failure'
+for arguments in --help 'watch --help' --version; do
+	status=0; "$ptwatch" $arguments >/dev/full 2>"$out/stderr" || status=$?
+	is "$status" 1 "output that cannot be written is a failure: $arguments"
+	like "$(<"$out/stderr")" 'cannot write the output: No space left on device$' "with the reason: $arguments"
+done
+status=0; "$ptwatch" watch 0xffffffff82000000:8:w >&- 2>"$out/stderr" || status=$?
+is "$status" 1 'watch without a stdout does not begin'
+is "$(<"$out/stderr")" 'ptwatch watch: cannot write the output: stdout is closed' 'watch without a stdout says so'
+status=0; "$ptwatch" watch --frob >&- 2>"$out/stderr" || status=$?
+is "$status" 2 'watch without a stdout: usage comes first'
 
 fails 2 "unknown verb 'watsh', did you mean 'watch'\?" watsh
 fails 2 "unknown verb 'isns', did you mean 'insns'\?" isns

@@ -2,6 +2,7 @@
 /* ptwatch: the program. Finds the verb and hands over; each verb reads its own options. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/output.h"
 #include "cli/verb.h"
@@ -60,6 +61,9 @@ int main(int argc, char **argv)
 	const struct ptw_verb *verb;
 	const char *word = argc > 1 ? argv[1] : NULL;
 
+	/* Then what a verb prints at once is written by its flush, which tells why that fails. */
+	if (!isatty(STDOUT_FILENO))
+		setvbuf(stdout, NULL, _IOFBF, 1 << 16);
 	if (!word) {
 		print_help(stderr);
 		return PTW_EXIT_USAGE;

@@ -2,6 +2,7 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 int cli_error(const char *verb, const struct ptw_error *err)
 {
 	/* What was already printed belongs before the error where both streams end up in one file. */
-	fflush(stdout);
+	cli_sync();
 	if (verb)
 		fprintf(stderr, "ptwatch %s: %s\n", verb, err->text);
 	else
@@ -25,7 +26,7 @@ int cli_usage(const char *verb, const char *format, ...)
 {
 	va_list args;
 
-	fflush(stdout);
+	cli_sync();
 	fprintf(stderr, "ptwatch%s%s: ", verb ? " " : "", verb ? verb : "");
 	va_start(args, format);
 	vfprintf(stderr, format, args);
@@ -150,12 +151,32 @@ void cli_progress(const char *verb, const char *format, ...)
 	fputc('\n', stderr);
 }
 
+/* There is one stdout, so there is one state of it. */
+static int output_error;
+
+int cli_sync(void)
+{
+	errno = 0;
+	if ((fflush(stdout) || ferror(stdout)) && !output_error)
+		output_error = errno ? errno : EIO;
+	return output_error;
+}
+
 int cli_flush(const char *verb)
 {
 	struct ptw_error err;
 
-	if (!fflush(stdout) && !ferror(stdout))
+	if (!cli_sync())
 		return PTW_EXIT_OK;
-	ptw_error_set(&err, PTW_EXIT_FAILED, "cannot write the output: %s", strerror(errno));
+	if (output_error == EPIPE)
+		return PTW_EXIT_FAILED;
+	ptw_error_set(&err, PTW_EXIT_FAILED, "cannot write the output: %s", strerror(output_error));
 	return cli_error(verb, &err);
+}
+
+int cli_stdout_closed(struct ptw_error *err)
+{
+	if (fcntl(STDOUT_FILENO, F_GETFD) >= 0)
+		return 0;
+	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot write the output: stdout is closed");
 }

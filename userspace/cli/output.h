@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "common/error.h"
+
 /**
  * cli_colour() - whether @stream may carry colours: it is a terminal that can, and NO_COLOR is unset or
  * empty
@@ -36,7 +38,21 @@ int cli_bad_option(const char *verb, int option, char **argv, const struct optio
 /** cli_progress() - a line on stderr for what takes longer than a second; @format without newline */
 void cli_progress(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** cli_flush() - flush stdout; PTW_EXIT_FAILED with a message when it can't be written, else PTW_EXIT_OK */
+/**
+ * cli_sync() - flush stdout, and remember why when it can't be written: later errno is about something else
+ * Return: 0, or the errno of the first flush that failed.
+ */
+int cli_sync(void);
+
+/**
+ * cli_flush() - cli_sync() at the end of a verb
+ *
+ * A reader who left (EPIPE, where SIGPIPE is ignored) has seen what was wanted and gets no message.
+ * Return: PTW_EXIT_FAILED with a message when stdout can't be written, else PTW_EXIT_OK.
+ */
 int cli_flush(const char *verb);
+
+/** cli_stdout_closed() - fail with a message in @err when the program was started without a stdout */
+int cli_stdout_closed(struct ptw_error *err);
 
 #endif /* PTWATCH_CLI_OUTPUT_H */

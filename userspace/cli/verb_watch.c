@@ -37,6 +37,8 @@
 /* Alarms kept for the recording; the first ones froze, later ones are of less and less interest. */
 #define MAX_KEPT 4096
 #define NS_PER_SEC 1000000000ULL
+/* How long a command may take to end by SIGTERM. */
+#define COMMAND_GRACE (2 * NS_PER_SEC)
 
 struct watch_options {
 	bool freeze, json, log;
@@ -69,6 +71,7 @@ struct session {
 	bool frozen;
 	bool damaged;		/* a CPU ended its trace by itself */
 	int signals;		/* signalfd */
+	void (*old_pipe)(int), (*old_xfsz)(int);
 	pid_t child;		/* 0: none, or it ended */
 	bool command_ended;
 	int signal;		/* that ended us; 0: none */
@@ -241,7 +244,7 @@ static void print_trace_line(const struct session *s, const struct ptw_alarm *al
 	if (s->opt->json)
 		return;
 	ptw_alarm_write_trace_text(stdout, alarm, insns_after);
-	fflush(stdout);
+	cli_sync();
 }
 
 static bool keep_alarm(struct session *s, const struct ptw_alarm *alarm)
@@ -258,8 +261,11 @@ static bool keep_alarm(struct session *s, const struct ptw_alarm *alarm)
 	return true;
 }
 
+/* Nobody is there to be told more once stdout can't be written. */
 static bool wants_more(const struct session *s)
 {
+	if (cli_sync())
+		return false;
 	return !s->opt->count || s->alarms < s->opt->count;
 }
 
@@ -287,7 +293,7 @@ static void on_alarm(const struct ptw_alarm *alarm, void *arg)
 		style.width = cli_width(stdout, 110);
 		ptw_alarm_write_text(stdout, alarm, s->alarms, s->symbols, &style);
 	}
-	fflush(stdout);
+	cli_sync();
 	if (!s->opt->freeze)
 		return;
 	if (!froze) {
@@ -422,13 +428,22 @@ static int arm(struct session *s, struct ptw_error *err)
 
 static int block_signals(struct session *s, sigset_t *old, struct ptw_error *err)
 {
+	/* All that would end the program, and leave half a recording behind, but for faults. */
+	static const int ends[] = {
+		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU,
+		SIGIO, SIGPWR, SIGSTKFLT,
+	};
 	sigset_t set;
 
 	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		sigaddset(&set, ends[i]);
+	for (int rt = SIGRTMIN; rt <= SIGRTMAX; rt++)
+		sigaddset(&set, rt);
 	sigaddset(&set, SIGCHLD);
+	/* These come as errors of write(): EPIPE and EFBIG. */
+	s->old_pipe = signal(SIGPIPE, SIG_IGN);
+	s->old_xfsz = signal(SIGXFSZ, SIG_IGN);
 	sigprocmask(SIG_BLOCK, &set, old);
 	s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (s->signals < 0)
@@ -445,6 +460,8 @@ static int run_command(struct session *s, const sigset_t *old, struct ptw_error 
 		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot create a pipe: %s", strerror(errno));
 	s->child = fork();
 	if (!s->child) {
+		signal(SIGPIPE, s->old_pipe);
+		signal(SIGXFSZ, s->old_xfsz);
 		sigprocmask(SIG_SETMASK, old, NULL);
 		execvp(s->opt->command[0], s->opt->command);
 		error = errno;
@@ -652,7 +669,7 @@ static int write_recording(struct session *s, struct ptw_error *err)
 }
 
 /* How far behind the access the freeze came; the line is printed without when the trace doesn't tell. */
-static void print_pending_trace_line(struct session *s)
+static void print_pending_trace_line(struct session *s, bool recorded)
 {
 	const struct ptw_alarm *alarm;
 	struct ptw_recording *recording;
@@ -663,7 +680,7 @@ static void print_pending_trace_line(struct session *s)
 	if (s->pending < 0)
 		return;
 	alarm = &s->kept[s->pending];
-	if (!s->opt->json) {
+	if (!s->opt->json && recorded) {
 		recording = ptw_recording_open(s->opt->output, &err);
 		if (!recording)
 			cli_error(VERB, &err);
@@ -699,30 +716,41 @@ static int conclude(struct session *s, struct ptw_error *err)
 		return ptw_error_set(err, PTW_EXIT_FAILED,
 				     "no trace was frozen, so there is no recording; trace every CPU (no -C)");
 	if (write_recording(s, err)) {
-		print_pending_trace_line(s);
+		print_pending_trace_line(s, false);
 		return -1;
 	}
-	print_pending_trace_line(s);
+	print_pending_trace_line(s, true);
 	fprintf(stderr, "read it: ptwatch calls -i %s; ptwatch insns -i %s --tail 30\n", s->opt->output, s->opt->output);
 	return 0;
 }
 
 /*
  * The command goes on after the last alarm, as it would without us; after a signal or the timeout it ends
- * with us.
+ * with us, and if it does not want to, by SIGKILL.
  */
 static void end_command(struct session *s)
 {
 	struct pollfd fd = { .fd = s->signals, .events = POLLIN };
+	bool end = !s->alarms;
+	uint64_t deadline = 0, time;
 
-	if (s->child && !s->alarms)
-		kill(s->child, SIGTERM);
 	while (s->child) {
-		if (s->signal) {
+		int wait = -1;
+
+		if (end || s->signal) {
 			kill(s->child, SIGTERM);
+			if (!deadline)
+				deadline = now() + COMMAND_GRACE;
+			end = false;
 			s->signal = 0;
 		}
-		poll(&fd, 1, -1);
+		if (deadline) {
+			time = now();
+			if (time >= deadline)
+				kill(s->child, SIGKILL);
+			wait = time >= deadline ? -1 : (int)((deadline - time) / 1000000 + 1);
+		}
+		poll(&fd, 1, wait);
 		read_signals(s);
 	}
 }
@@ -739,6 +767,20 @@ static void close_session(struct session *s)
 	free(s->kept);
 }
 
+static int check_streams(struct ptw_error *err)
+{
+	int fd;
+
+	if (cli_stdout_closed(err))
+		return -1;
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+	return 0;
+}
+
 static int run(int argc, char **argv)
 {
 	struct watch_options opt;
@@ -750,7 +792,10 @@ static int run(int argc, char **argv)
 
 	if (status >= 0)
 		goto out;
-	ret = resolve_targets(&s, &opt, &err);
+	/* Before anything is opened, which would take the place of a stdout or stderr that is closed. */
+	ret = check_streams(&err);
+	if (!ret)
+		ret = resolve_targets(&s, &opt, &err);
 	/* From here to the end signals are read where it is safe to stop. */
 	if (!ret)
 		ret = block_signals(&s, &old, &err);
