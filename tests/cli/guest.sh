@@ -97,7 +97,9 @@ for line in sys.stdin:
 	print(alarm["address"] == sys.argv[1], alarm["len"], alarm["access"], alarm["comm"], alarm["new"][-8:])' \
 	"$meta" <<<"$stdout" | sort | uniq -c | sed 's/^ *//')" '2 True 4 w health_check deadbeef' 'watch --json -n 2: two objects'
 run ptwatch watch jiffies_64:8:w
-like "$stdout" '^ALARM #1  write 8 bytes at jiffies' 'watch: the example of the man page'
+like "$stdout" '^ALARM #[0-9]+  write 8 bytes at jiffies' 'watch: the example of the man page'
+number=$(sed -n 's/^ALARM \(#[0-9]*\) .*/\1/p' "$out/stdout")
+like "$(dmesg | tail -20)" "ALARM ${number:-missing}: write 8 bytes at jiffies" 'watch: its number is the one in the kernel log'
 run ptwatch watch "$meta:1:rw"
 like "$stdout" 'access 1 byte at kv_cache_meta\+0x0' 'watch: an address is named'
 like "$stdout" '          old 0x[0-9a-f]{2}  new 0xef
@@ -145,7 +147,7 @@ run perf stat -a "${four[@]}" -- true
 is "$status" 0 'after SIGKILL all debug registers are free'
 run ptwatch watch kv_cache_meta:8:w -- sh -c 'echo go >/proc/kvdemo; sleep 5; echo done >ended'
 is "$status" 0 'the command causes the hit: status 0'
-like "$stdout" '^ALARM #1 ' 'the command causes the hit: alarm'
+like "$stdout" '^ALARM #[0-9]+ ' 'the command causes the hit: alarm'
 like "$stdout" 'old 0x5a5a000000000010  new 0x5a5a0000deadbeef' 'the first overwriting: old and new value'
 ok 'the command is waited for' test -e ended
 
@@ -225,7 +227,7 @@ is "${PIPESTATUS[0]}" 1 'watch --freeze and a reader that left: status 1'
 ok 'the recording is written all the same' test -s closed/data -a -s closed/alarms.jsonl
 is "$(echo closed*)" closed 'and nothing else is left'
 for signal in QUIT USR1; do
-	ptwatch watch kv_cache_meta+8:8:w --freeze -o early 2>"$out/stderr" &
+	ptwatch watch panic:x --freeze -o early 2>"$out/stderr" &
 	pid=$!
 	until_true grep -q ^armed: "$out/stderr"
 	kill -"$signal" "$pid"

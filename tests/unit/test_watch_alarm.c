@@ -160,7 +160,7 @@ static char *text_of(const struct ptw_alarm *alarm, int width, bool colour, int6
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
-	ptw_alarm_write_text(out, alarm, 1, NULL, &style);
+	ptw_alarm_write_text(out, alarm, NULL, &style);
 	ptw_alarm_write_trace_text(out, alarm, after);
 	fclose(out);
 	return text;
@@ -177,7 +177,7 @@ static void prints(void **state)
 	nlmsg_free(msg);
 	text = text_of(&alarm, 60, false, 312);
 	assert_string_equal(text,
-		"ALARM #1  write 8 bytes at kv_cache_meta+0x0 (0xffffffffc0a01180)  cpu 1  pid 4242 (health_check)\n"
+		"ALARM #7  write 8 bytes at kv_cache_meta+0x0 (0xffffffffc0a01180)  cpu 1  pid 4242 (health_check)\n"
 		"          old 0x5a5a000000000010  new 0x5a5a0000deadbeef\n"
 		"          stack: 0xffffffff81000110  0xffffffff81000220\n"
 		"                 0xffffffff81000330\n"
@@ -193,7 +193,7 @@ static void prints(void **state)
 	alarm.stack_count = 1;
 	text = text_of(&alarm, 80, false, 1);
 	assert_string_equal(text,
-		"ALARM #1  access 2 bytes at 0xffffffffc0a01180  cpu 1  pid 4242 (a?[31mb)\n"
+		"ALARM #7  access 2 bytes at 0xffffffffc0a01180  cpu 1  pid 4242 (a?[31mb)\n"
 		"          old 0x0010  new 0xbeef\n"
 		"          stack: 0xffffffff81000110\n"
 		"          trace: 2,031,616 bytes frozen on cpu 1, 1 instruction after the access\n");
@@ -206,7 +206,7 @@ static void prints(void **state)
 	alarm.stack_count = 0;
 	text = text_of(&alarm, 80, false, -1);
 	assert_string_equal(text,
-		"ALARM #1  execute health_tick+0x0 (0xffffffffc0a01180)  cpu 1  pid 4242 (kworker/0:1)\n"
+		"ALARM #7  execute health_tick+0x0 (0xffffffffc0a01180)  cpu 1  pid 4242 (kworker/0:1)\n"
 		"          trace: 2,031,616 bytes frozen on cpu 1\n");
 	free(text);
 

@@ -291,7 +291,7 @@ static void on_alarm(const struct ptw_alarm *alarm, void *arg)
 	} else {
 		style.colour = cli_colour(stdout);
 		style.width = cli_width(stdout, 110);
-		ptw_alarm_write_text(stdout, alarm, s->alarms, s->symbols, &style);
+		ptw_alarm_write_text(stdout, alarm, s->symbols, &style);
 	}
 	cli_sync();
 	if (!s->opt->freeze)

@@ -66,15 +66,15 @@ static void write_stack(FILE *out, const struct ptw_alarm *alarm, const struct p
 	fputc('\n', out);
 }
 
-void ptw_alarm_write_text(FILE *out, const struct ptw_alarm *alarm, uint64_t number,
-			  const struct ptw_symbols *symbols, const struct ptw_alarm_style *style)
+void ptw_alarm_write_text(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols,
+			  const struct ptw_alarm_style *style)
 {
 	const char *alert = style->colour ? "\033[1;31m" : "", *strong = style->colour ? "\033[1m" : "";
 	const char *plain = style->colour ? "\033[0m" : "";
 	char text[sizeof(alarm->label)];
 	int digits = 2 * (alarm->len && alarm->len <= 8 ? alarm->len : 8);
 
-	fprintf(out, "%sALARM #%" PRIu64 "%s  %s ", alert, number, plain, ptw_access_text(alarm->access));
+	fprintf(out, "%sALARM #%" PRIu64 "%s  %s ", alert, alarm->seq, plain, ptw_access_text(alarm->access));
 	if (alarm->access != PTWATCH_ACCESS_X)
 		fprintf(out, "%u byte%s at ", alarm->len, alarm->len == 1 ? "" : "s");
 	if (alarm->label[0])

@@ -17,8 +17,7 @@ struct ptw_alarm_style {
 };
 
 /**
- * ptw_alarm_write_text() - what happened, the values and the stack
- * @number: as it is counted for the person, from 1
+ * ptw_alarm_write_text() - what happened, the values and the stack; the number is the module's, as in the kernel log
  * @symbols: for the stack; NULL: addresses
  *
  *	ALARM #1  write 8 bytes at kv_cache_meta+0x0 (0xffffffffc0a01180)  cpu 1  pid 4242 (health_check)
@@ -27,8 +26,8 @@ struct ptw_alarm_style {
  *
  * The line of values is absent where the alarm has none, and the stack too.
  */
-void ptw_alarm_write_text(FILE *out, const struct ptw_alarm *alarm, uint64_t number,
-			  const struct ptw_symbols *symbols, const struct ptw_alarm_style *style);
+void ptw_alarm_write_text(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols,
+			  const struct ptw_alarm_style *style);
 
 /**
  * ptw_alarm_write_trace_text() - the line about the frozen trace; nothing when the alarm froze none
