@@ -33,6 +33,7 @@ static DEFINE_PER_CPU(struct alarm_ring *, ring);
 static DEFINE_PER_CPU(struct irq_work, kick);
 static atomic64_t lost;		/* records that no ring had room for */
 static u64 last_seq;		/* worker only */
+static u64 lost_told;		/* worker only: of lost, what the log has told */
 
 static void deliver_all(struct work_struct *work);
 static DECLARE_WORK(worker, deliver_all);
@@ -112,9 +113,11 @@ static void log_alarm(const struct ptw_alarm *alarm)
 			pr_warn(" %pS\n", (void *)alarm->stack[i]);
 	if (alarm->frozen)
 		pr_warn("trace: %llu bytes frozen on CPU %u\n", alarm->trace_size, alarm->cpu);
-	if (alarm->lost)
-		pr_warn("%llu alarms lost so far: hits came faster than they could be delivered\n",
-			alarm->lost);
+	if (alarm->lost > lost_told) {
+		pr_warn("%llu alarms were lost: hits came faster than they could be delivered\n",
+			alarm->lost - lost_told);
+		lost_told = alarm->lost;
+	}
 }
 
 static void deliver(struct ptw_alarm *alarm)
@@ -127,7 +130,7 @@ static void deliver(struct ptw_alarm *alarm)
 	cpus_read_lock();
 	mutex_lock(&ptw_config_lock);
 	if (alarm->frozen)
-		alarm->frozen = ptw_trace_publish_freeze(watch->session, alarm->cpu, alarm->seq,
+		alarm->frozen = ptw_trace_publish_freeze(watch->session, alarm,
 							 &alarm->trace_head, &alarm->trace_size);
 	if (alarm->last)
 		ptw_watch_disarm(watch);

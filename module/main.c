@@ -42,6 +42,9 @@ static int __init ptwatch_init(void)
 	if (error < 0)
 		goto fail_hotplug;
 	hotplug_state = error;
+	error = ptw_watch_init();
+	if (error)
+		goto fail_watch;
 	error = ptw_emergency_init();
 	if (error)
 		goto fail_emergency;
@@ -54,6 +57,8 @@ static int __init ptwatch_init(void)
 fail_device:
 	ptw_emergency_exit();
 fail_emergency:
+	ptw_watch_exit();
+fail_watch:
 	cpuhp_remove_state(hotplug_state);
 fail_hotplug:
 	ptw_netlink_exit();
@@ -70,6 +75,7 @@ static void __exit ptwatch_exit(void)
 	 */
 	ptw_device_exit();
 	ptw_emergency_exit();
+	ptw_watch_exit();
 	cpuhp_remove_state(hotplug_state);
 	ptw_alarm_exit();
 	ptw_netlink_exit();

@@ -125,6 +125,7 @@ struct ptw_region {
 	unsigned int order;	/* size is PAGE_SIZE << order */
 };
 
+struct ptw_alarm;
 struct ptw_topa;
 
 /** ptw_topa_alloc() - tables that make @regions a ring; NULL: no memory. May sleep. */
@@ -245,12 +246,12 @@ struct ptw_buffer *ptw_trace_buffer(struct ptw_session *session, unsigned int cp
  */
 bool ptw_trace_freeze(const struct ptw_session *session);
 /**
- * ptw_trace_publish_freeze() - make a freeze of @cpu visible on its control page, under
- * ptw_config_lock
+ * ptw_trace_publish_freeze() - make the freeze that @alarm tells of visible on the control page,
+ * under ptw_config_lock
  * @head, @size: out: where the frozen trace ends, and its bytes
- * Return: false when @session's trace of @cpu is not frozen (any more).
+ * Return: false when @session's trace of that CPU is not frozen by this alarm (any more).
  */
-bool ptw_trace_publish_freeze(const struct ptw_session *session, unsigned int cpu, u64 seq,
+bool ptw_trace_publish_freeze(const struct ptw_session *session, const struct ptw_alarm *alarm,
 			      u64 *head, u64 *size);
 
 /* CPU hotplug and sleep, from main.c and emergency.c; they take ptw_config_lock themselves */
@@ -299,7 +300,10 @@ struct ptw_watch {
 	struct perf_event *event[];
 };
 
-/* Under cpus_read_lock() and ptw_config_lock; may sleep. */
+/** ptw_watch_init() - look out for modules that go, and with them what is watched; may sleep */
+int ptw_watch_init(void);
+void ptw_watch_exit(void);
+/* Under cpus_read_lock() and ptw_config_lock (for _stat the latter is enough); may sleep. */
 int ptw_watch_add(struct ptw_session *session, struct ptwatch_watch *arg);
 int ptw_watch_del(struct ptw_session *session, u32 id);
 void ptw_watch_del_all(struct ptw_session *session);

@@ -190,16 +190,19 @@ static void publish(struct ptw_cpu_trace *ct, u64 freeze_seq)
 	WRITE_ONCE(control->sequence, control->sequence + 1);
 }
 
-bool ptw_trace_publish_freeze(const struct ptw_session *session, unsigned int cpu, u64 seq,
+bool ptw_trace_publish_freeze(const struct ptw_session *session, const struct ptw_alarm *alarm,
 			      u64 *head, u64 *size)
 {
 	struct ptw_trace *trace = session ? session->trace : NULL;
-	struct ptw_cpu_trace *ct = trace ? trace->cpu[cpu] : NULL;
+	struct ptw_cpu_trace *ct = trace ? trace->cpu[alarm->cpu] : NULL;
 
 	lockdep_assert_held(&ptw_config_lock);
 	if (!ct || READ_ONCE(ct->state) != PTWATCH_STATE_FROZEN)
 		return false;
-	publish(ct, seq);
+	/* Thawed, started and frozen again by a later hit, before this alarm was delivered? */
+	if (alarm->tsc < ct->stop_tsc)
+		return false;
+	publish(ct, alarm->seq);
 	*head = ct->buffer->control->head;
 	*size = ct->wrapped ? ct->buffer->size : *head;
 	return true;
@@ -370,15 +373,26 @@ bool ptw_trace_any_frozen(struct ptw_session *session)
 
 /* ---- start, stop, thaw ---- */
 
+static void stop_and_publish(struct ptw_cpu_trace *ct)
+{
+	ct->resume = false;
+	if (cpu_online(ct->cpu))
+		call_on(ct->cpu, stop_local, ct);
+	publish(ct, 0);
+}
+
 int ptw_trace_start(struct ptw_session *session)
 {
 	struct ptw_trace *trace = session->trace;
+	cpumask_var_t started;
 	unsigned int cpu;
 	int error = 0;
 
 	lockdep_assert_held(&ptw_config_lock);
 	if (!trace)
 		return -EINVAL;
+	if (!zalloc_cpumask_var(&started, GFP_KERNEL))
+		return -ENOMEM;
 	for_each_cpu(cpu, &trace->cpus) {
 		struct ptw_cpu_trace *ct = trace->cpu[cpu];
 
@@ -389,13 +403,18 @@ int ptw_trace_start(struct ptw_session *session)
 		/* What was refused (VMX was on) may be allowed by now. */
 		if (ct->owned)
 			cmpxchg(&ct->state, PTWATCH_STATE_ERROR, PTWATCH_STATE_STOPPED);
+		if (READ_ONCE(ct->state) == PTWATCH_STATE_STOPPED)
+			cpumask_set_cpu(cpu, started);
 		call_on(cpu, start_local, ct);
 		if (READ_ONCE(ct->state) == PTWATCH_STATE_ERROR)
 			error = -EBUSY;
 		publish(ct, 0);
 	}
+	/* Those that ran before this call go on. */
 	if (error)
-		ptw_trace_stop(session);
+		for_each_cpu(cpu, started)
+			stop_and_publish(trace->cpu[cpu]);
+	free_cpumask_var(started);
 	return error;
 }
 
@@ -407,14 +426,8 @@ int ptw_trace_stop(struct ptw_session *session)
 	lockdep_assert_held(&ptw_config_lock);
 	if (!trace)
 		return -EINVAL;
-	for_each_cpu(cpu, &trace->cpus) {
-		struct ptw_cpu_trace *ct = trace->cpu[cpu];
-
-		ct->resume = false;
-		if (cpu_online(cpu))
-			call_on(cpu, stop_local, ct);
-		publish(ct, 0);
-	}
+	for_each_cpu(cpu, &trace->cpus)
+		stop_and_publish(trace->cpu[cpu]);
 	return 0;
 }
 
@@ -431,7 +444,8 @@ int ptw_trace_thaw(struct ptw_session *session)
 		 * Not RUNNING, so neither the CPU's IPIs (they need our lock) nor its #DB handler
 		 * touch the state.
 		 */
-		cmpxchg(&trace->cpu[cpu]->state, PTWATCH_STATE_FROZEN, PTWATCH_STATE_STOPPED);
+		cmpxchg(&trace->cpu[cpu]->state, PTWATCH_STATE_FROZEN,
+			cpu_online(cpu) ? PTWATCH_STATE_STOPPED : PTWATCH_STATE_OFFLINE);
 		publish(trace->cpu[cpu], 0);
 	}
 	return 0;

@@ -14,6 +14,7 @@
 #include <linux/ctype.h>
 #include <linux/hw_breakpoint.h>
 #include <linux/kprobes.h>
+#include <linux/module.h>
 #include <linux/printk.h>
 #include <linux/sched.h>
 #include <linux/security.h>
@@ -434,4 +435,40 @@ void ptw_watch_cpu_offline(unsigned int cpu)
 		watch->event[cpu] = NULL;
 	}
 	mutex_unlock(&ptw_config_lock);
+}
+
+/* ---- modules that go ---- */
+
+/* Their memory will be someone else's, whose accesses are not what was asked for. */
+static int on_module(struct notifier_block *nb, unsigned long state, void *data)
+{
+	const struct module *mod = data;
+	struct ptw_watch *watch;
+
+	if (state != MODULE_STATE_GOING)
+		return NOTIFY_OK;
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	list_for_each_entry(watch, &watches, link) {
+		if (watch->disarmed || !within_module(watch->arg.address, mod))
+			continue;
+		ptw_watch_disarm(watch);
+		pr_warn("watch %u (%s) is disarmed: module %s is being unloaded\n", watch->arg.id,
+			watch->arg.label, mod->name);
+	}
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
+	return NOTIFY_OK;
+}
+
+static struct notifier_block module_nb = { .notifier_call = on_module };
+
+int ptw_watch_init(void)
+{
+	return register_module_notifier(&module_nb);
+}
+
+void ptw_watch_exit(void)
+{
+	unregister_module_notifier(&module_nb);
 }

@@ -548,6 +548,44 @@ static void poll_alarms(int fd, uint64_t word)
 	close(other);
 }
 
+/* symbol() knows the symbols of the beginning only. */
+static uint64_t fresh_symbol(const char *wanted)
+{
+	FILE *file = fopen("/proc/kallsyms", "re");
+	unsigned long long address;
+	char line[512], name[256];
+
+	if (!file)
+		die("/proc/kallsyms can't be read");
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "%llx %*c %255s", &address, name) == 2 && !strcmp(name, wanted)) {
+			fclose(file);
+			return address;
+		}
+	die("there is no symbol %s", wanted);
+}
+
+/* The watched word's module is unloaded: whoever gets its memory next is not watched. */
+static void module_gone(int fd)
+{
+	int file = open("/ptwatch/kvdemo.ko", O_RDONLY | O_CLOEXEC);
+	struct ptwatch_watch_stat stat;
+	uint32_t other, id;
+
+	if (file < 0 || syscall(SYS_finit_module, file, "", 0))
+		die("kvdemo.ko can't be loaded");
+	close(file);
+	id = add_watch(fd, watch_arg(fresh_symbol("kv_cache_meta"), 8, PTWATCH_ACCESS_W));
+	other = add_watch(fd, watch_arg(symbol("pokee_word"), 8, PTWATCH_ACCESS_W));
+	stat = settled(fd, id);
+	is(stat.armed_cpus, 2, "a word in a module is armed");
+	WORKS(syscall(SYS_delete_module, "kvdemo", O_NONBLOCK), "the module can be unloaded");
+	is(settled(fd, id).armed_cpus, 0, "and the word is armed no more");
+	is(settled(fd, other).armed_cpus, 2, "another module's is");
+	WORKS(del_watch(fd, id), "WATCH_DEL of a watch whose module is gone");
+	del_watch(fd, other);
+}
+
 void test_limits(void)
 {
 	uint64_t word = symbol("pokee_word");
@@ -558,6 +596,7 @@ void test_limits(void)
 	flood(fd, word);
 	race_for_alarms(fd, word);
 	poll_alarms(fd, word);
+	module_gone(fd);
 	close(fd);
 }
 

@@ -183,7 +183,8 @@ struct ptwatch_trace {
  * @label: in: how people call the address ("kv_cache_meta+0x0"), NUL-terminated printable ASCII;
  *	may be empty
  *
- * Armed on every online CPU and on each that comes online while the watch lives. Not seen, because
+ * Armed on every online CPU and on each that comes online while the watch lives. Disarmed when the
+ * module that @address is in is unloaded (struct ptwatch_watch_stat tells). Not seen, because
  * the hardware or the kernel masks it: writes by NMI, #MC and #DB handlers, and by devices (DMA).
  *
  * Errors: ENOSPC (no free debug register on some CPU; perf, gdb and ptrace use them too), EINVAL
