@@ -175,7 +175,13 @@ refuses 1 'kv_cache_meta is data' ptwatch watch kv_cache_meta:x
 refuses 2 'not aligned to 8 bytes' ptwatch watch "0x$(printf '%x' $((meta + 4))):8:w"
 refuses 1 '5 targets, but a CPU has 4 debug registers' \
 	ptwatch watch kv_cache_meta:1:w kv_cache_meta+1:1:w kv_cache_meta+2:1:w kv_cache_meta+3:1:w kv_cache_meta+4:1:w
-refuses 1 'the kernel refuses to watch' ptwatch watch 0xfffffe0000000000:8:w
+refuses 1 'not mapped, or one the kernel refuses \(entry code' ptwatch watch 0xfffffe0000000000:8:w
+refuses 1 'not mapped, or one' ptwatch watch 0xffffffffffffeff8:8:w
+if grep -qw la57 /proc/cpuinfo; then
+	skip 3 'this kernel has 5-level page tables'
+else
+	refuses 1 'no address of this kernel' ptwatch watch 0xff80000000000000:8:w
+fi
 refuses 1 'needs root' setpriv --reuid nobody --clear-groups ptwatch watch kv_cache_meta:8:w
 refuses 1 'needs root' setpriv --reuid nobody --clear-groups ptwatch watch "$meta:8:w"
 run setpriv --reuid nobody --clear-groups ptwatch info
@@ -210,8 +216,8 @@ run ptwatch info
 like "$stdout" "Held by +perf \(pid $perf\), on CPU 0" 'info: perf holds Intel PT'
 end_job "$perf"
 until_true ptwatch watch kv_cache_meta:8:w --freeze -o free >/dev/null 2>&1
-refuses 1 'larger than this machine gives; take at most' ptwatch watch kv_cache_meta:8:w --freeze -m 512G
-refuses 1 'CPUs must be online' ptwatch watch kv_cache_meta:8:w --freeze -C 77
+refuses 1 '--buffer 512G is larger than this machine gives; take at most' ptwatch watch kv_cache_meta:8:w --freeze -m 512G
+refuses 1 "CPU 77 is not online; online: $(</sys/devices/system/cpu/online)\$" ptwatch watch kv_cache_meta:8:w --freeze -C 77
 refuses 1 'nonexistent' ptwatch watch kv_cache_meta:8:w --freeze -o /nonexistent/dir/crime
 
 run ptwatch watch kv_cache_meta:8:w --freeze -o crime

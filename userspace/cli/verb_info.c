@@ -140,11 +140,11 @@ static enum ptw_exit judge(const struct facts *facts, struct ptw_error *err)
 	err->status = PTW_EXIT_OK;
 	if (!pt && !facts->module_answers && facts->module_error.status == PTW_EXIT_UNSUPPORTED)
 		ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
-			      "this CPU has no Intel PT (in a VM: the hypervisor hides it), and the %s; `make demo` shows it all in a VM",
+			      "%s, and the %s; `make demo` shows it all in a VM", ptw_no_pt(),
 			      facts->module_error.text);
 	else if (!pt)
 		ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
-			      "this CPU has no Intel PT (in a VM: the hypervisor hides it); watch without --freeze works here, `make demo` shows the rest");
+			      "%s; watch without --freeze works here, `make demo` shows the rest", ptw_no_pt());
 	else if (!facts->module_answers)
 		*err = facts->module_error;
 	else if (facts->info.flags & PTWATCH_INFO_LOCKDOWN)

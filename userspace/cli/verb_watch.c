@@ -44,7 +44,7 @@ struct watch_options {
 	bool freeze, json, log;
 	const char *output;
 	uint64_t buffer;
-	bool buffer_given;
+	const char *buffer_text;	/* as typed; NULL: the default */
 	uint64_t where;		/* PTWATCH_RTIT_CTL_OS, PTWATCH_RTIT_CTL_USER */
 	uint8_t *cpus;		/* NULL: all online */
 	size_t cpus_size;
@@ -103,7 +103,7 @@ static void print_help(void)
 	      "Not seen, because the hardware or the kernel masks it: writes by NMI, #MC and #DB handlers, and by devices\n"
 	      "(DMA).\n\n"
 	      "  ptwatch watch jiffies_64:8:w\n"
-	      "  ptwatch watch kvdemo:kv_cache_meta:8:w --freeze -o crime\n"
+	      "  ptwatch watch jiffies_64:8:w --freeze -o crime\n"
 	      "  ptwatch watch do_exit:x --follow --json\n", stdout);
 }
 
@@ -144,7 +144,7 @@ static int parse_option(struct watch_options *opt, int option, char **argv)
 	case 'm':
 		if (ptw_parse_size(optarg, &opt->buffer) || !opt->buffer)
 			return cli_usage(VERB, "--buffer %s is not a size such as 65536, 512k or 4M", optarg);
-		opt->buffer_given = true;
+		opt->buffer_text = optarg;
 		break;
 	case 'k':
 		opt->where |= PTWATCH_RTIT_CTL_OS;
@@ -160,7 +160,8 @@ static int parse_option(struct watch_options *opt, int option, char **argv)
 		break;
 	case 'n':
 		if (ptw_parse_uint(optarg, 0, UINT32_MAX, &opt->count))
-			return cli_usage(VERB, "--count %s is not a number of alarms", optarg);
+			return cli_usage(VERB, "--count %s is not a number of alarms from 1 to %u, or 0 for no end", optarg,
+					 UINT32_MAX);
 		break;
 	case OPT_FOLLOW:
 		opt->count = 0;
@@ -224,7 +225,7 @@ static int parse_command_line(struct watch_options *opt, int argc, char **argv)
 			return cli_usage(VERB, "%s", err.text);
 		opt->name[opt->targets++] = argv[optind];
 	}
-	if (!opt->freeze && (opt->output || opt->where || opt->cpus || opt->buffer_given))
+	if (!opt->freeze && (opt->output || opt->where || opt->cpus || opt->buffer_text))
 		return cli_usage(VERB, "-o, -m, -k, -u and -C are about the trace; add --freeze to have one");
 	if (!opt->output)
 		opt->output = DEFAULT_OUTPUT;
@@ -356,9 +357,9 @@ static int start_trace(struct session *s, struct ptw_error *err)
 	request.rtit_ctl = config.rtit_ctl;
 	request.buffer_size = (s->opt->buffer + page - 1) / page * page;
 	if (info->max_buffer_size && request.buffer_size > info->max_buffer_size) {
-		if (s->opt->buffer_given)
-			return ptw_error_set(err, PTW_EXIT_FAILED, "--buffer is larger than this machine gives; take at most %s",
-					     ptw_bytes(info->max_buffer_size, text, sizeof(text)));
+		if (s->opt->buffer_text)
+			return ptw_error_set(err, PTW_EXIT_FAILED, "--buffer %s is larger than this machine gives; take at most %s",
+					     s->opt->buffer_text, ptw_bytes(info->max_buffer_size, text, sizeof(text)));
 		request.buffer_size = info->max_buffer_size;
 	}
 	if (ptw_device_trace_setup(&s->device, &request, err))

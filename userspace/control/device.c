@@ -128,7 +128,8 @@ static int trace_unsupported(const struct ptw_device *device, struct ptw_error *
 {
 	if (!(device->info.flags & PTWATCH_INFO_PT))
 		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
-				     "this CPU has no Intel PT (in a VM: the hypervisor hides it), so there is no trace to freeze; watch without --freeze works here, `make demo` shows the rest");
+				     "%s, so there is no trace to freeze; watch without --freeze works here, `make demo` shows the rest",
+				     ptw_no_pt());
 	if (device->info.flags & PTWATCH_INFO_VMX_CONFLICT)
 		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
 				     "this CPU cannot trace while VMX is on; stop virtual machines and `modprobe -r kvm_intel`");
@@ -159,12 +160,31 @@ static int setup_failed(const struct ptw_device *device, const struct ptw_trace_
 				     each, cpus);
 	case EINVAL:
 		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "the module refuses a buffer of %s on these CPUs; a size is a multiple of the page size and at most %s, and the CPUs must be online",
+				     "the module refuses a buffer of %s on these CPUs; it takes at most %s, and CPUs that stay online meanwhile",
 				     each, ptw_bytes(device->info.max_buffer_size, most, sizeof(most)));
 	default:
 		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot set up the trace: %s; `dmesg | tail` may tell more",
 				     strerror(error));
 	}
+}
+
+/* The module would refuse these as it refuses a size. */
+static int check_online(const struct ptw_trace_request *request, struct ptw_error *err)
+{
+	uint8_t *online;
+	size_t size, offline = SIZE_MAX;
+	char list[512];
+
+	if (ptw_online_cpus(&online, &size) < 0)
+		return 0;
+	for (size_t i = 0; i < request->cpus_size * 8 && offline == SIZE_MAX; i++)
+		if (request->cpus[i / 8] >> i % 8 & 1 && (i / 8 >= size || !(online[i / 8] >> i % 8 & 1)))
+			offline = i;
+	free(online);
+	if (offline == SIZE_MAX)
+		return 0;
+	ptw_read_line("/sys/devices/system/cpu/online", list, sizeof(list));
+	return ptw_error_set(err, PTW_EXIT_FAILED, "CPU %zu is not online; online: %s", offline, list);
 }
 
 static int map_cpu(struct ptw_device *device, struct ptw_cpu_trace *trace, struct ptw_error *err)
@@ -210,6 +230,8 @@ int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_req
 			return ptw_error_set(err, PTW_EXIT_FAILED,
 					     "cannot read /sys/devices/system/cpu/online; is sysfs mounted on /sys?");
 		cpus = online;
+	} else if (device->info.flags & PTWATCH_INFO_PT && check_online(request, err)) {
+		return -1;
 	}
 	for (size_t i = 0; i < cpus_size * 8; i++)
 		count += cpus[i / 8] >> i % 8 & 1;
@@ -289,8 +311,12 @@ int ptw_device_watch_add(struct ptw_device *device, struct ptwatch_watch *watch,
 					     "kernel lockdown (confidentiality) forbids watching kernel memory; boot without lockdown=confidentiality");
 		return ptw_error_set(err, PTW_EXIT_FAILED, "watching kernel memory " NEEDS_ROOT);
 	case EINVAL:
+		if (watch->address < 0xffff800000000000ULL && !ptw_five_levels())
+			return ptw_error_set(err, PTW_EXIT_FAILED,
+					     "cannot watch %s: 0x%llx is no address of this kernel, its own begin at 0xffff800000000000",
+					     name, (unsigned long long)watch->address);
 		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "the kernel refuses to watch %s at 0x%llx; it protects entry code, GDT, TSS and the debug registers' own data: watch another place",
+				     "cannot watch %s: 0x%llx is not mapped, or one the kernel refuses (entry code, GDT, TSS, the debug registers' own data)",
 				     name, (unsigned long long)watch->address);
 	case EOPNOTSUPP:
 		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,

@@ -83,13 +83,48 @@ void ptw_machine_cpuid(struct ptwatch_info *info)
 		info->psb_periods = info->cpuid_14_1[EBX] >> 16;
 	}
 }
+
+const char *ptw_no_pt(void)
+{
+	uint32_t reg[4];
+
+	cpuid(0, 0, reg);
+	if (reg[EBX] != signature_INTEL_ebx || reg[ECX] != signature_INTEL_ecx || reg[EDX] != signature_INTEL_edx)
+		return "this CPU has no Intel PT (only Intel's have)";
+	/* ECX bit 31 is what hypervisors set and CPUs don't. */
+	cpuid(1, 0, reg);
+	if (reg[ECX] & 1U << 31)
+		return "this CPU has no Intel PT (in this VM: the hypervisor hides it)";
+	return "this CPU has no Intel PT";
+}
 #else
+const char *ptw_no_pt(void)
+{
+	return "this CPU has no Intel PT (only Intel's have)";
+}
+
 void ptw_machine_cpuid(struct ptwatch_info *info)
 {
 	memset(info, 0, sizeof(*info));
 	info->size = sizeof(*info);
 }
 #endif
+
+bool ptw_five_levels(void)
+{
+	FILE *file = fopen("/proc/cpuinfo", "re");
+	char line[4096];
+	bool found = false, yes = false;
+
+	/* The kernel takes the flag away where it has no use for it. */
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		found = !strncmp(line, "flags", 5);
+		yes = found && (strstr(line, " la57 ") || strstr(line, " la57\n"));
+	}
+	if (file)
+		fclose(file);
+	return yes;
+}
 
 int ptw_read_line(const char *path, char *buf, size_t size)
 {

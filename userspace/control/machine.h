@@ -34,6 +34,16 @@ bool ptw_pt_has(const struct ptwatch_info *info, const struct ptw_pt_capability 
  */
 void ptw_machine_cpuid(struct ptwatch_info *info);
 
+/** ptw_no_pt() - "this CPU has no Intel PT", with the reason as far as CPUID tells it; for when it has none */
+const char *ptw_no_pt(void);
+
+/**
+ * ptw_five_levels() - whether the kernel uses 5-level page tables
+ *
+ * Then its half of the addresses begins at 0xff00000000000000 rather than at 0xffff800000000000.
+ */
+bool ptw_five_levels(void);
+
 /** ptw_read_line() - the first line of a small file, without newline. Return: 0, or -errno. */
 int ptw_read_line(const char *path, char *buf, size_t size);
 
