@@ -38,9 +38,9 @@ static int on_reboot(struct notifier_block *nb, unsigned long event, void *unuse
 static int on_panic(struct notifier_block *nb, unsigned long event, void *unused)
 {
 	/*
-	 * The other CPUs are stopped already or will be; an IPI is not allowed here. With kdump, the
-	 * crash kernel starts before this chain unless crash_kexec_post_notifiers is set: PT then
-	 * goes on writing to our ring, in memory that the crash kernel only reads.
+	 * The other CPUs are stopped already or will be; an IPI is not allowed here. With kdump,
+	 * the crash kernel starts before this chain unless crash_kexec_post_notifiers is set: PT
+	 * then goes on writing to our ring, in memory that the crash kernel only reads.
 	 */
 	ptw_trace_emergency_stop(NULL);
 	return NOTIFY_OK;

@@ -13,12 +13,13 @@ run() {
 cat <<END
 
 A small key-value cache keeps a table, kv_cache_meta. Now and then its first word changes,
-and nobody knows who did it. We watch the word, with Intel PT running on every CPU.
+and nobody knows who did it. We watch the word, with Intel PT running on every CPU. (In this module
+the mischief begins when "go" is written to /proc/kvdemo.)
 END
 run modprobe kvdemo
 # The bug waits for "go": from then on the cache's health check notes its results in the table.
-printf '\n# %s\n' 'ptwatch watch kv_cache_meta:8:w --freeze -o crime'
-ptwatch watch kv_cache_meta:8:w --freeze -o crime --timeout 60s -- sh -c 'echo go >/proc/kvdemo; sleep 60'
+printf '\n# %s\n' "ptwatch watch kv_cache_meta:8:w --freeze -o crime -- sh -c 'echo go >/proc/kvdemo; sleep 60'"
+ptwatch watch kv_cache_meta:8:w --freeze -o crime -- sh -c 'echo go >/proc/kvdemo; sleep 60'
 
 cat <<END
 
