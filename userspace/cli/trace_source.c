@@ -248,7 +248,8 @@ int trace_source_find_alarms(struct trace_source *source)
 			    (int32_t)recording->alarm[j].cpu != view->trace->cpu)
 				continue;
 			view->alarm = &recording->alarm[j];
-			view->alarm_number = j + 1;
+			/* The module's number, as in the kernel's log; where there is none, its place. */
+			view->alarm_number = view->alarm->seq ? view->alarm->seq : j + 1;
 		}
 		if (!view->alarm)
 			continue;

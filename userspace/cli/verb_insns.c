@@ -72,7 +72,7 @@ static int report(struct trace_source *source, const struct tools *tools, struct
 				return -1;
 			continue;
 		}
-		if (ptw_count_insns(&source->view[i], &count, err))
+		if (ptw_count_insns(&source->view[i], &insns, &count, err))
 			return -1;
 		total += count;
 	}

@@ -39,7 +39,7 @@ struct report {
 	struct ptw_call_stack stack;
 	struct ptw_ring lines;		/* struct line */
 	bool no_memory;
-	uint64_t calls;
+	uint64_t calls;			/* among the lines that were written */
 	bool has_time;
 	uint64_t ns, tsc;		/* of the newest item with a time */
 	uint64_t printed_ns;		/* of the line printed last; 0: none */
@@ -289,11 +289,14 @@ static void write_line(struct report *r, const struct line *line)
 {
 	int64_t depth = shown_depth(r, line);
 
-	if (r->options->count_only || r->out->error)
+	if (r->out->error)
 		return;
 	/* What breaks the story is shown however deep it is. */
 	if (r->options->depth && (uint64_t)depth >= r->options->depth && line->kind != PTW_STEP_GAP &&
 	    line->kind != LINE_ALARM)
+		return;
+	r->calls += is_call(line->kind);
+	if (r->options->count_only)
 		return;
 	if (r->options->format == PTW_FORMAT_JSON)
 		json_line(r, line, depth);
@@ -354,7 +357,6 @@ static uint64_t on_step(void *context, const struct ptw_step *step)
 
 	if (step->kind == PTW_STEP_GAP)
 		return PTW_NO_STEP;	/* take_gap() has more to say */
-	r->calls += is_call(step->kind);
 	return add_line(r, step->kind, step, NULL);
 }
 

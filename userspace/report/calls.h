@@ -14,7 +14,7 @@
 struct ptw_calls_options {
 	enum ptw_format format;		/* PTW_FORMAT_IP: the address of each function called */
 	bool no_time;			/* text: without the columns */
-	bool count_only;		/* write nothing, only count */
+	bool count_only;		/* write nothing, only count what would be written */
 	uint64_t tail;			/* only so many lines at the end; 0: all */
 	uint64_t last_ns;		/* only what happened so long before the end; 0: all */
 	uint64_t depth;			/* only so many levels; 0: all */
@@ -22,7 +22,7 @@ struct ptw_calls_options {
 
 /**
  * ptw_report_calls() - write the calls of @view's trace
- * @count: out: calls, interrupts and system calls in the trace (not: those written); may be NULL
+ * @count: out: calls, interrupts and system calls within what @options ask for; may be NULL
  *
  * Return: 0, or -1: @err tells why.
  */

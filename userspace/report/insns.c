@@ -345,13 +345,39 @@ int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options
 	return ret;
 }
 
-int ptw_count_insns(const struct ptw_view *view, uint64_t *count, struct ptw_error *err)
+/* Within the last microseconds: each instruction has to be asked for its time. */
+static int count_last(const struct ptw_view *view, const struct ptw_insns_options *options, uint64_t *count,
+		      struct ptw_error *err)
+{
+	struct ptw_out nothing = { 0 };
+	struct report r = {
+		.view = view, .options = options, .out = &nothing,
+		.clock = { .params = view->params },
+		.kept = { .element = sizeof(struct entry) },
+	};
+	struct ptw_decoder *decoder;
+	int ret;
+
+	decoder = ptw_view_decoder(view, 0, err);
+	if (!decoder)
+		return -1;
+	ret = walk(&r, decoder, err);
+	ptw_decoder_free(decoder);
+	*count = r.kept_insns;
+	ptw_ring_free(&r.kept);
+	return ret;
+}
+
+int ptw_count_insns(const struct ptw_view *view, const struct ptw_insns_options *options, uint64_t *count,
+		    struct ptw_error *err)
 {
 	struct ptw_decoder *decoder;
 	struct ptw_item item;
 	uint64_t steps = 0;
 
 	*count = 0;
+	if (options->last_ns)
+		return count_last(view, options, count, err);
 	decoder = ptw_view_decoder(view, PTW_DECODE_BLOCKS | PTW_DECODE_NO_TIME, err);
 	if (!decoder)
 		return -1;
@@ -361,5 +387,7 @@ int ptw_count_insns(const struct ptw_view *view, uint64_t *count, struct ptw_err
 	ptw_decoder_free(decoder);
 	if (view->alarm && view->point.found && !view->beyond_alarm && *count > view->point.insn_index)
 		*count = view->point.insn_index + 1;
+	if (options->tail && *count > options->tail)
+		*count = options->tail;
 	return 0;
 }

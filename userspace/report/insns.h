@@ -21,7 +21,8 @@ struct ptw_insns_options {
 int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options *options,
 		     struct ptw_out *out, struct ptw_error *err);
 
-/** ptw_count_insns() - how many ptw_report_insns() would write without @tail and @last_ns */
-int ptw_count_insns(const struct ptw_view *view, uint64_t *count, struct ptw_error *err);
+/** ptw_count_insns() - how many instructions ptw_report_insns() would write */
+int ptw_count_insns(const struct ptw_view *view, const struct ptw_insns_options *options, uint64_t *count,
+		    struct ptw_error *err);
 
 #endif /* PTWATCH_REPORT_INSNS_H */

@@ -20,7 +20,7 @@ struct ptw_view {
 	/* The alarm at which the story of this trace ends; NULL: none. */
 	const struct ptw_alarm *alarm;
 	struct ptw_alarm_point point;
-	uint64_t alarm_number;			/* as counted for people, from 1 */
+	uint64_t alarm_number;			/* its sequence number, as in alarms.jsonl */
 	bool beyond_alarm;			/* show what came after it, too */
 
 	/* Told of each error, overflow and skipped stretch as it comes by; may be NULL. */

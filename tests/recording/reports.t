@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# packets, insns and calls of a recording: the alarm is marked with the module's number, and what is missing from the
+# recording is told, once. The recording is made of a sample's bytes and code; no kernel is needed.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../conformance/common.sh
+. "$(dirname "$0")/../conformance/common.sh"
+
+sample_args skylake-hello || skip_all "no sample skylake-hello in $samples"
+hello=$samples/skylake-hello
+
+read -ra flags <<<"$(pkg-config --cflags --libs json-c libelf libdw)"
+if ! cc -std=gnu11 -O1 -D_GNU_SOURCE -I"$top/userspace" -I"$top/uapi" -o "$tmp/from_raw" \
+	"$top/tests/recording/from_raw.c" "$top"/userspace/{recording,symbols,common}/*.c \
+	"$top/userspace/decode/image.c" "${flags[@]}" >"$tmp/log" 2>&1; then
+	diag "$(tail -5 "$tmp/log")"
+	fail_all "cannot build tests/recording/from_raw.c"
+fi
+
+# The access is the last instruction that ends where the last one of the trace begins.
+zcat "$hello/expected-ips.txt.gz" >"$tmp/ips"
+ip=$(tail -n 1 "$tmp/ips")
+"$tmp/from_raw" "$tmp/crime" "$hello/pt.bin" 156 "$ip"
+# The program takes the place of the kernel: an ELF core with one segment of code.
+mkdir "$tmp/crime/kcore_dir"
+python3 - "$hello/hello" "$tmp/crime/kcore_dir/kcore" <<'END'
+import struct, sys
+code = open(sys.argv[1], 'rb').read()[0x1000:0x1000 + 0x86fb1]
+head = struct.pack('<16sHHIQQQIHHHHHH', b'\x7fELF\x02\x01\x01', 4, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+segment = struct.pack('<IIQQQQQQ', 1, 5, 4096, 0x401000, 0, len(code), len(code), 4096)
+open(sys.argv[2], 'wb').write((head + segment).ljust(4096, b'\0') + code)
+END
+
+# ---- the alarm
+
+run insns -i "$tmp/crime" --tail 1
+is "$status" 0 'a recording with all its code'
+like "$(cat "$tmp/out")" '<-- ALARM #156 write table$' 'insns marks the alarm with the number of the module'
+run insns -i "$tmp/crime" --tail 1 --json
+like "$(cat "$tmp/out")" '"alarm":156}$' 'JSON, too'
+run calls -i "$tmp/crime" --tail 1
+like "$(cat "$tmp/out")" '<-- ALARM #156 write table$' 'calls, too'
+run calls -i "$tmp/crime" --tail 1 --json
+like "$(cat "$tmp/out")" '"alarm":156}$' 'and its JSON'
+
+# ---- --count of a window is the number of its lines
+
+for window in '--tail 20' '--last 20us' '--last 20us --tail 5' '--all --tail 9'; do
+	for verb in insns calls; do
+		# shellcheck disable=SC2086 # words
+		run $verb -i "$tmp/crime" $window --format ip
+		lines=$(wc -l <"$tmp/out")
+		# shellcheck disable=SC2086
+		run $verb -i "$tmp/crime" $window --count
+		is "$(cat "$tmp/out")" "$lines" "$verb $window --count: $lines"
+	done
+done
+done_testing
