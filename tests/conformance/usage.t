@@ -15,6 +15,7 @@ refuses() {
 
 printf '\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x23' >"$tmp/trace"
 : >"$tmp/empty"
+image=(--image "$tmp/trace,0,12,400000")
 
 for verb in packets insns calls; do
 	run "$verb" --help
@@ -34,18 +35,26 @@ for verb in packets insns calls; do
 	refuses 2 "file offset 'zz': not a hex number" "$verb" --raw "$tmp/trace" --image file,zz,10,400000
 	refuses 2 "'0-': must be CPU numbers" "$verb" -i "$tmp" -C 0-
 	refuses 2 "only one of them" "$verb" -i "$tmp" --raw "$tmp/trace"
-	refuses 1 'No such file' "$verb" --raw "$tmp/missing"
-	refuses 1 'not a regular file' "$verb" --raw "$tmp"
+	refuses 1 'No such file' "$verb" --raw "$tmp/missing" "${image[@]}"
+	refuses 1 'not a regular file' "$verb" --raw "$tmp" "${image[@]}"
 	refuses 1 'No such file' "$verb" --raw "$tmp/trace" --images "$tmp/missing"
 	refuses 1 'No such file.*; -i takes' "$verb" -i "$tmp/missing"
 
-	run "$verb" --raw "$tmp/empty"
-	is "$status $(wc -c <"$tmp/out")" '0 0' "$verb: an empty trace is empty"
-	run "$verb" --raw "$tmp/trace"
+	refuses 1 'empty: the file is empty' "$verb" --raw "$tmp/empty" "${image[@]}"
+	refuses 2 '-i may be given only once' "$verb" -i "$tmp" -i "$tmp"
+	refuses 2 '--raw may be given only once' "$verb" --raw "$tmp/trace" --raw "$tmp/trace"
+	refuses 2 '--format text and --json: only one of them' "$verb" -i "$tmp" --json --format text
+	refuses 1 "image $tmp/trace: 0x10 bytes at file offset 0x12: the file has only 0x12 bytes" \
+		"$verb" --raw "$tmp/trace" --image "$tmp/trace,12,10,400000"
+	refuses 1 "0xfff bytes at file offset 0x2: the file has only 0x12 bytes" \
+		"$verb" --raw "$tmp/trace" --image "$tmp/trace,2,fff,400000"
+	run "$verb" --raw "$tmp/trace" --image "$tmp/trace,2,ffe,400000" --json --format json
+	is "$status" 0 "$verb: an image may end with the last page of its file"
+	run "$verb" --raw "$tmp/trace" "${image[@]}"
 	is "$status" 0 "$verb: a trace of a PSB+ and nothing else"
 
 	status=0
-	"$ptwatch" "$verb" --raw "$tmp/trace" --count >/dev/full 2>"$tmp/err" || status=$?
+	"$ptwatch" "$verb" --raw "$tmp/trace" "${image[@]}" --count >/dev/full 2>"$tmp/err" || status=$?
 	is "$status" 1 "$verb: a full disk is a failure"
 	like "$(cat "$tmp/err")" 'No space left' "$verb: and is named"
 done
@@ -55,8 +64,17 @@ for verb in insns calls; do
 	refuses 2 "'0': must be a number from 1" "$verb" --raw "$tmp/trace" --tail 0
 	refuses 2 "'40x': must be a time" "$verb" --raw "$tmp/trace" --last 40x
 	refuses 2 'nom-freq' "$verb" --raw "$tmp/trace" --last 40us
+	refuses 2 'at least one --image' "$verb" --raw "$tmp/trace"
+	refuses 2 '--time and --no-time: only one' "$verb" -i "$tmp" --time --no-time
+	printf '# no code\n' >"$tmp/table"
+	run "$verb" --raw "$tmp/trace" --images "$tmp/table"
+	is "$status" 0 "$verb: whoever passes --images knows"
 done
 refuses 2 "unknown option --depth" insns --raw "$tmp/trace" --depth 3
+for debug in "$tmp/missing,No such file or directory" "$tmp,not a regular file" "$tmp/trace,not a valid ELF file"; do
+	refuses 1 "^ptwatch insns: debug file ${debug%,*}: ${debug#*,}\$" insns --raw "$tmp/trace" "${image[@]}" \
+		--debug "${debug%,*}"
+done
 refuses 2 "'mips': must be att or intel" insns --raw "$tmp/trace" --syntax mips
 refuses 2 "'ip': must be text or json" packets --raw "$tmp/trace" --format ip
 

@@ -56,4 +56,49 @@ for window in '--tail 20' '--last 20us' '--last 20us --tail 5' '--all --tail 9';
 		is "$(cat "$tmp/out")" "$lines" "$verb $window --count: $lines"
 	done
 done
+
+# ---- what is missing
+
+# tells REGEX ARGUMENT…: exit status 3, and the first line of stderr
+tells() {
+	local regex=$1; shift
+
+	run "$@"
+	is "$status" 3 "$*: status 3"
+	like "$(grep -v 'only what the alarm froze' "$tmp/err" | head -n 1)" "$regex" "$*: says $regex first"
+}
+
+run calls -i "$tmp/crime" -C 5-6
+is "$status $(cat "$tmp/err")" "1 ptwatch calls: $tmp/crime: -C 5-6: no Intel PT trace of that in it; there are those of CPU 1" \
+	'a CPU without a trace: which, and which there are'
+
+cp -r "$tmp/crime" "$tmp/cut"
+truncate -s -10 "$tmp/cut/data"
+size=$(printf '0x%x' "$(stat -c %s "$tmp/cut/data")")
+for verb in packets insns calls; do
+	tells "cut/data: offset 0x[0-9a-f]+: the event ids leave the file, which has $size bytes" $verb -i "$tmp/cut"
+done
+is "$(wc -l <"$tmp/err")" 1 'that is all'
+is "$("$ptwatch" insns -i "$tmp/cut" --format ip 2>/dev/null | sha256sum)" \
+	"$("$ptwatch" insns -i "$tmp/crime" --format ip | sha256sum)" 'and all of the trace is there'
+
+for verb in insns calls; do
+	tells 'crime/data is a part of a recording: .*; pass the directory: -i [^ ]*/crime$' $verb -i "$tmp/crime/data"
+done
+# Twelve times the trace is twelve gaps without the code.
+for ((i = 0; i < 12; i++)); do cat "$hello/pt.bin"; done >"$tmp/long"
+"$tmp/from_raw" "$tmp/nokc" "$tmp/long" 1 "$ip"
+mkdir "$tmp/nokc/kcore_dir"
+for verb in insns calls; do
+	tells 'nokc/kcore_dir/kcore is missing: kernel code cannot be followed; copy' $verb -i "$tmp/nokc"
+	is "$(grep -cE 'trace offset 0x[0-9a-f]+: no memory mapped at 0x[0-9a-f]+;' "$tmp/err")" 10 "$verb: ten errors"
+	like "$(tail -n 1 "$tmp/err")" "^ptwatch $verb: no memory mapped at this address: [0-9]+ more of these\$" \
+		"$verb: and how many more"
+done
+run packets -i "$tmp/nokc" --count
+is "$status" 0 'packets need no code'
+rmdir "$tmp/nokc/kcore_dir"
+tells 'nokc/kcore_dir is missing: kernel code cannot be followed; copy' insns -i "$tmp/nokc"
+cp "$tmp/nokc/data" "$tmp/perf.data"
+tells 'perf.data holds no copy of the kernel: .*--kcore$' insns -i "$tmp/perf.data"
 done_testing

@@ -185,8 +185,36 @@ static int parse_positive(struct trace_options *options, const char *name, const
 	return PTW_EXIT_OK;
 }
 
+static bool may_repeat(int option)
+{
+	return option == OPT_IMAGE || option == OPT_IMAGES || option == OPT_ADDR_FILTER ||
+	       option == OPT_DEBUG;
+}
+
+/* Flags may be repeated: that says nothing new. */
+static int check_once(const struct trace_options *options, int option, uint64_t *given)
+{
+	size_t i;
+
+	for (i = 0; known[i].option.val != option; i++)
+		;
+	if (*given >> i & 1 && known[i].option.has_arg && !may_repeat(option))
+		return option < OPT_RAW ? cli_usage(options->verb, "-%c may be given only once", option) :
+					  cli_usage(options->verb, "--%s may be given only once",
+						    known[i].option.name);
+	*given |= 1ULL << i;
+	/* Which of the two came last would decide. */
+	if (option == OPT_TIME || option == OPT_NO_TIME)
+		for (i = 0; i < KNOWN; i++)
+			if (known[i].option.val == (option == OPT_TIME ? OPT_NO_TIME : OPT_TIME) &&
+			    *given >> i & 1)
+				return cli_usage(options->verb, "--time and --no-time: only one of them");
+	return PTW_EXIT_OK;
+}
+
 static int parse_format(struct trace_options *options, const char *value, unsigned int accept)
 {
+	options->format_text = value;
 	if (!strcmp(value, "text"))
 		options->format = PTW_FORMAT_TEXT;
 	else if (!strcmp(value, "json"))
@@ -230,8 +258,7 @@ static int take_source(struct trace_options *options, int option, const char *va
 		options->input = value;
 		return PTW_EXIT_OK;
 	case 'C':
-		free(options->cpus);
-		options->cpus = NULL;
+		options->cpus_text = value;
 		if (ptw_parse_cpus(value, &options->cpus, &options->cpus_size) < 0)
 			return cli_usage(options->verb, "-C '%s': must be CPU numbers, such as 1 or 0-3,8",
 					 value);
@@ -252,6 +279,9 @@ static int take_source(struct trace_options *options, int option, const char *va
 		return parse_small(options, "nom-freq", value, 255, &options->params.nom_freq);
 	case OPT_CPUID15:
 		return parse_cpuid15(options, value);
+	case OPT_IMAGES:
+		options->image_table = true;
+		return take_image(options, option, value);
 	case OPT_ADDR_FILTER:
 		return parse_addr_filter(options, value);
 	default:
@@ -266,7 +296,7 @@ static int take_view(struct trace_options *options, unsigned int accept, int opt
 	case OPT_FORMAT:
 		return parse_format(options, value, accept);
 	case OPT_JSON:
-		options->format = PTW_FORMAT_JSON;
+		options->json = true;
 		break;
 	case OPT_COUNT:
 		options->count = true;
@@ -302,7 +332,7 @@ static int take_view(struct trace_options *options, unsigned int accept, int opt
 	return PTW_EXIT_OK;
 }
 
-static int check(const struct trace_options *options)
+static int check(const struct trace_options *options, unsigned int accept)
 {
 	if (!options->input && !options->raw)
 		return cli_usage(options->verb, "nothing to read: -i RECORDING or --raw TRACE is needed");
@@ -315,6 +345,9 @@ static int check(const struct trace_options *options)
 		return cli_usage(options->verb, "-C goes with -i: raw bytes are of one CPU");
 	if (options->raw && options->last_ns && !ptw_clock_known(&options->params))
 		return cli_usage(options->verb, "--last needs --nom-freq N to know how fast the TSC runs");
+	if (options->raw && accept & ACCEPT_WINDOW && !options->image.count && !options->image_table)
+		return cli_usage(options->verb, "--raw %s: at least one --image FILE,FILEOFF,SIZE,VADDR is "
+				 "needed: the code that ran", options->raw);
 	return PTW_EXIT_OK;
 }
 
@@ -323,6 +356,7 @@ int trace_options_parse(struct trace_options *options, const char *verb, unsigne
 {
 	struct option list[KNOWN + 1] = { 0 };
 	size_t i, count = 0;
+	uint64_t given = 0;
 	int option, status;
 
 	*options = (struct trace_options){ .verb = verb };
@@ -338,6 +372,9 @@ int trace_options_parse(struct trace_options *options, const char *verb, unsigne
 			options->help = true;
 			return PTW_EXIT_OK;
 		}
+		status = check_once(options, option, &given);
+		if (status)
+			return status;
 		if (option == 'i' || option == 'C' || (option >= OPT_RAW && option <= OPT_IMAGES))
 			status = take_source(options, option, optarg);
 		else
@@ -348,7 +385,11 @@ int trace_options_parse(struct trace_options *options, const char *verb, unsigne
 	if (optind < argc)
 		return cli_usage(verb, "unexpected argument '%s': the trace is named by -i or --raw",
 				 argv[optind]);
-	return check(options);
+	if (options->json && options->format_text && strcmp(options->format_text, "json"))
+		return cli_usage(verb, "--format %s and --json: only one of them", options->format_text);
+	if (options->json)
+		options->format = PTW_FORMAT_JSON;
+	return check(options, accept);
 }
 
 void trace_options_free(struct trace_options *options)

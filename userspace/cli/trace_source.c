@@ -37,7 +37,7 @@ static int map_raw(struct trace_source *source, struct ptw_error *err)
 	}
 	if (stat.st_size == 0) {
 		close(fd);
-		return 0;
+		return ptw_error_set(err, PTW_EXIT_FAILED, "trace %s: the file is empty", path);
 	}
 	map = mmap(NULL, stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	close(fd);
@@ -45,6 +45,33 @@ static int map_raw(struct trace_source *source, struct ptw_error *err)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "trace %s: %s", path, strerror(errno));
 	source->raw.data = map;
 	source->raw.size = stat.st_size;
+	return 0;
+}
+
+static int stat_regular(const char *path, struct stat *st)
+{
+	return stat(path, st) || !S_ISREG(st->st_mode) ? -1 : 0;
+}
+
+/* What is mapped may end with the last page of the file, not beyond. */
+static int check_images(const struct ptw_image *image, struct ptw_error *err)
+{
+	struct stat stat;
+	uint64_t end;
+	size_t i;
+
+	for (i = 0; i < image->count; i++) {
+		const struct ptw_image_section *s = &image->section[i];
+
+		if (stat_regular(s->path, &stat))
+			continue;	/* whoever needs it will say why not */
+		end = ((uint64_t)stat.st_size + 4095) & ~4095ULL;
+		if (s->offset >= (uint64_t)stat.st_size || s->size > end - s->offset)
+			return ptw_error_set(err, PTW_EXIT_FAILED,
+					     "image %s: 0x%" PRIx64 " bytes at file offset 0x%" PRIx64
+					     ": the file has only 0x%" PRIx64 " bytes",
+					     s->path, s->size, s->offset, (uint64_t)stat.st_size);
+	}
 	return 0;
 }
 
@@ -104,9 +131,18 @@ static void load_raw_symbols(struct trace_source *source)
 
 /* ---- telling of gaps and progress ---- */
 
-void trace_source_gap(struct trace_source *source, const struct ptw_view *view, const char *text)
+void trace_source_gap(struct trace_source *source, const struct ptw_view *view, const char *kind,
+		      const char *text)
 {
+	size_t i = 0;
+
 	source->gaps++;
+	while (i < GAP_KINDS - 1 && source->gap[i].kind && strcmp(source->gap[i].kind, kind))
+		i++;
+	/* The last place is for all that came late. */
+	source->gap[i].kind = i < GAP_KINDS - 1 ? kind : "other errors";
+	if (++source->gap[i].count > GAP_LINES)
+		return;
 	if (view->trace->cpu >= 0)
 		fprintf(stderr, "ptwatch %s: cpu %d: %s\n", source->options->verb, view->trace->cpu, text);
 	else
@@ -117,7 +153,24 @@ static void on_gap(void *context, const struct ptw_view *view, const struct ptw_
 {
 	char text[256];
 
-	trace_source_gap(context, view, ptw_item_describe_gap(item, text, sizeof(text)));
+	trace_source_gap(context, view, item->kind == PTW_ITEM_EVENT ? "overflow" : item->error.text,
+			 ptw_item_describe_gap(item, text, sizeof(text)));
+}
+
+static void say_rest(const struct trace_source *source)
+{
+	size_t i;
+
+	for (i = 0; i < GAP_KINDS && source->gap[i].kind; i++)
+		if (source->gap[i].count > GAP_LINES)
+			fprintf(stderr, "ptwatch %s: %s: %" PRIu64 " more of these\n", source->options->verb,
+				source->gap[i].kind, source->gap[i].count - GAP_LINES);
+}
+
+void trace_source_say_missing_code(const struct trace_source *source)
+{
+	if (source->recording && source->recording->missing_code)
+		fprintf(stderr, "ptwatch %s: %s\n", source->options->verb, source->recording->missing_code);
 }
 
 static void on_progress(void *context, const struct ptw_view *view, uint64_t offset)
@@ -207,6 +260,29 @@ static void say_which(const struct trace_source *source)
 	fprintf(stderr, "; -C chooses others\n");
 }
 
+static int nothing_chosen(const struct trace_source *source, struct ptw_error *err)
+{
+	const struct ptw_recording *recording = source->recording;
+	const struct trace_options *options = source->options;
+	char cpus[512] = "";
+	size_t i, used = 0;
+
+	for (i = 0; i < recording->trace_count && used < sizeof(cpus) - 16; i++)
+		if (recording->trace[i].cpu >= 0)
+			used += snprintf(cpus + used, sizeof(cpus) - used, "%s%d", used ? "," : "",
+					 recording->trace[i].cpu);
+	if (!options->cpus)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: no Intel PT trace in it", options->input);
+	if (!used)
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "%s: -C %s: its traces are of threads, not of CPUs", options->input,
+				     options->cpus_text);
+	return ptw_error_set(err, PTW_EXIT_FAILED,
+			     "%s: -C %s: no Intel PT trace of that in it; there are those of CPU %s%s",
+			     options->input, options->cpus_text, cpus,
+			     i < recording->trace_count ? ",…" : "");
+}
+
 /* All of the recording; those of -C; or, where alarms froze traces, these. */
 static int choose_traces(struct trace_source *source, struct ptw_error *err)
 {
@@ -226,8 +302,7 @@ static int choose_traces(struct trace_source *source, struct ptw_error *err)
 			add_view(source, trace);
 	}
 	if (!source->count)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: no Intel PT trace %s", options->input,
-				     options->cpus ? "of these CPUs in it" : "in it");
+		return nothing_chosen(source, err);
 	qsort(source->view, source->count, sizeof(*source->view), by_cpu);
 	if (frozen && source->count < recording->trace_count)
 		say_which(source);
@@ -271,7 +346,7 @@ int trace_source_open(struct trace_source *source, const struct trace_options *o
 
 	*source = (struct trace_source){ .options = options };
 	if (options->raw) {
-		ret = map_raw(source, &err);
+		ret = check_images(&options->image, &err) || map_raw(source, &err) ? -1 : 0;
 		if (!ret)
 			load_raw_symbols(source);
 	} else {
@@ -292,6 +367,10 @@ int trace_source_open(struct trace_source *source, const struct trace_options *o
 		trace_source_close(source);
 		return cli_error(options->verb, &err);
 	}
+	if (source->recording && source->recording->incomplete) {
+		fprintf(stderr, "ptwatch %s: %s\n", options->verb, source->recording->incomplete);
+		source->gaps++;
+	}
 	return PTW_EXIT_OK;
 }
 
@@ -310,6 +389,7 @@ int trace_source_finish(struct trace_source *source, struct ptw_out *out, bool f
 {
 	struct ptw_error write_error;
 
+	say_rest(source);
 	if (ptw_out_flush(out)) {
 		/* Whoever read it has seen enough; other tools die of SIGPIPE then, without a word. */
 		if (out->error == EPIPE)

@@ -19,20 +19,27 @@ enum trace_options_accept {
 	ACCEPT_DEPTH = 1 << 3,
 };
 
+#define GAP_KINDS	16	/* as many are told apart */
+#define GAP_LINES	10	/* of each kind; the rest is only counted */
+
 struct trace_options {
 	const char *verb;
 	bool help;
 
 	/* where from */
 	const char *input;		/* -i; NULL: raw */
+	const char *cpus_text;		/* -C as typed */
 	const char *raw;
 	struct ptw_pt_params params;	/* of --raw */
 	struct ptw_image image;		/* of --raw */
+	bool image_table;		/* --images was given */
 	uint8_t *cpus;			/* -C: a bitmap; NULL: not given */
 	size_t cpus_size;
 
 	/* what and how */
 	enum ptw_format format;
+	const char *format_text;	/* of --format, as typed */
+	bool json;			/* --json was given */
 	bool count;
 	bool no_time;
 	bool all;
@@ -63,6 +70,10 @@ struct trace_source {
 	struct ptw_view *view;			/* one for each trace selected, in the order of CPUs */
 	size_t count;
 	uint64_t gaps;				/* errors, overflows and the like that were reported */
+	struct {
+		const char *kind;
+		uint64_t count;
+	} gap[GAP_KINDS];
 	int64_t progress;			/* second of the last line about it */
 };
 
@@ -78,8 +89,15 @@ void trace_source_close(struct trace_source *source);
 /** trace_source_find_alarms() - find the point in each selected trace at which its last alarm hit */
 int trace_source_find_alarms(struct trace_source *source);
 
-/** trace_source_gap() - tell of a gap in @view's trace: prints a line on stderr and counts it */
-void trace_source_gap(struct trace_source *source, const struct ptw_view *view, const char *text);
+/** trace_source_say_missing_code() - a line on stderr if the recording lacks code that was traced */
+void trace_source_say_missing_code(const struct trace_source *source);
+
+/**
+ * trace_source_gap() - tell of a gap in @view's trace: a line on stderr, unless many of @kind were told
+ * @kind: a string that is not freed, the same for gaps of the same kind
+ */
+void trace_source_gap(struct trace_source *source, const struct ptw_view *view, const char *kind,
+		      const char *text);
 
 /**
  * trace_source_finish() - flush @out; the exit status of the verb

@@ -69,6 +69,7 @@ static int run(int argc, char **argv)
 	status = trace_source_open(&source, &options);
 	if (status)
 		goto out_options;
+	trace_source_say_missing_code(&source);
 	status = trace_source_find_alarms(&source);
 	if (!status) {
 		ptw_out_init(&out, stdout, options.format == PTW_FORMAT_TEXT && cli_colour(stdout));

@@ -102,6 +102,7 @@ static int run(int argc, char **argv)
 	status = trace_source_open(&source, &options);
 	if (status)
 		goto out_options;
+	trace_source_say_missing_code(&source);
 	status = trace_source_find_alarms(&source);
 	if (status)
 		goto out_source;

@@ -19,9 +19,9 @@ static void print_help(void)
 	      "  ptwatch packets --raw pt.bin --cpu 6/85/4 --json\n", stdout);
 }
 
-static void on_gap(void *context, const struct ptw_view *view, const char *text)
+static void on_gap(void *context, const struct ptw_view *view, const char *kind, const char *text)
 {
-	trace_source_gap(context, view, text);
+	trace_source_gap(context, view, kind, text);
 }
 
 static int report(struct trace_source *source, struct ptw_out *out, struct ptw_error *err)

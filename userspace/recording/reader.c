@@ -79,6 +79,8 @@ struct reader {
 	const uint8_t *info;	/* the AUXTRACE_INFO record */
 	size_t info_size;
 	uint64_t pt_config;
+	bool kernel_traced;
+	uint64_t cut_ids;	/* where event ids should be that the file ends before; 0: none */
 	struct ptw_error *err;
 };
 
@@ -240,6 +242,8 @@ static int read_features(struct reader *r, struct ptw_pt_params *p)
 static int read_attrs(struct reader *r, uint32_t pmu)
 {
 	uint64_t step = r->head.attr_size, count;
+	struct perf_file_range ids;
+	bool found = false;
 
 	count = r->head.attrs.size / step;
 	for (uint64_t i = 0; i < count; i++) {
@@ -249,12 +253,17 @@ static int read_attrs(struct reader *r, uint32_t pmu)
 		/* Older files hold shorter ones; what a newer one adds is of no interest here. */
 		memcpy(&attr, r->map + at, step - sizeof(struct perf_file_range) < sizeof(attr) ?
 		       step - sizeof(struct perf_file_range) : sizeof(attr));
-		if (attr.type == pmu) {
+		if (attr.type == pmu && !found) {
 			r->pt_config = attr.config;
-			return 0;
+			r->kernel_traced = !attr.exclude_kernel;
+			found = true;
 		}
+		/* Nothing here needs the ids, but perf does; and they are the last that is written. */
+		memcpy(&ids, r->map + at + step - sizeof(ids), sizeof(ids));
+		if (ids.size && !inside(r, ids.offset, ids.size) && !r->cut_ids)
+			r->cut_ids = ids.offset;
 	}
-	return damaged(r, r->head.attrs.offset, "no attribute of the Intel PT event");
+	return found ? 0 : damaged(r, r->head.attrs.offset, "no attribute of the Intel PT event");
 }
 
 static int read_header(struct reader *r)
@@ -818,6 +827,49 @@ static void add_live_symbols(const struct reader *r, struct ptw_recording *rec)
 	}
 }
 
+/* "data" beside a copy of the kernel: the directory is the recording. */
+static bool is_inside_recording(const char *path, size_t *dir_length)
+{
+	const char *base = strrchr(path, '/');
+	char copy[PATH_MAX];
+
+	base = base ? base + 1 : path;
+	*dir_length = base - path;
+	if (strcmp(base, "data"))
+		return false;
+	snprintf(copy, sizeof(copy), "%.*skcore_dir", (int)*dir_length, path);
+	return !access(copy, F_OK);
+}
+
+/* @dir: the directory of the kernel's copy; NULL: a plain file */
+static int say_missing_code(struct reader *r, struct ptw_recording *rec, const char *dir)
+{
+	size_t length;
+	int ret;
+
+	if (!r->kernel_traced)
+		return 0;
+	if (dir)
+		ret = asprintf(&rec->missing_code,
+			       "%s%s is missing: kernel code cannot be followed; copy the whole "
+			       "directory %s from where it was recorded",
+			       dir, access(dir, F_OK) ? "" : "/kcore", r->dir);
+	else if (is_inside_recording(r->path, &length))
+		ret = asprintf(&rec->missing_code,
+			       "%s is a part of a recording: kernel code cannot be followed; pass the "
+			       "directory: -i %.*s",
+			       r->path, length > 1 ? (int)length - 1 : 1, length ? r->path : ".");
+	else
+		ret = asprintf(&rec->missing_code,
+			       "%s holds no copy of the kernel: kernel code cannot be followed; pass the "
+			       "directory of a recording, or record with perf record --kcore",
+			       r->path);
+	if (ret >= 0)
+		return 0;
+	rec->missing_code = NULL;
+	return out_of_memory(r);
+}
+
 static int read_beside(struct reader *r, struct ptw_recording *rec)
 {
 	char path[PATH_MAX];
@@ -827,10 +879,14 @@ static int read_beside(struct reader *r, struct ptw_recording *rec)
 		return out_of_memory(r);
 	if (!r->dir) {
 		add_live_symbols(r, rec);
-		return 0;
+		return say_missing_code(r, rec, NULL);
 	}
 	snprintf(path, sizeof(path), "%s/kcore_dir/kcore", r->dir);
-	if (add_kcore(r, rec, path))
+	if (access(path, F_OK)) {
+		snprintf(path, sizeof(path), "%s/kcore_dir", r->dir);
+		if (say_missing_code(r, rec, path))
+			return -1;
+	} else if (add_kcore(r, rec, path))
 		return -1;
 	snprintf(path, sizeof(path), "%s/kcore_dir/kallsyms", r->dir);
 	/* A recording by someone who could not see addresses has all zeros here: no names, but no damage. */
@@ -902,6 +958,14 @@ static int read_all(struct reader *r, struct ptw_recording *rec, const char *pat
 	if (map_file(r, path) || read_header(r) || read_features(r, &rec->params) || read_records(r) ||
 	    read_info(r, &rec->params) || join_traces(r, rec))
 		return -1;
+	if (r->cut_ids &&
+	    asprintf(&rec->incomplete,
+		     "%s: offset 0x%llx: the event ids leave the file, which has 0x%llx bytes: it was cut "
+		     "off; the trace is complete, but copy the file again",
+		     r->path, (unsigned long long)r->cut_ids, (unsigned long long)r->size) < 0) {
+		rec->incomplete = NULL;
+		return out_of_memory(r);
+	}
 	return add_files(r, rec) || read_beside(r, rec) ? -1 : 0;
 }
 
@@ -929,6 +993,8 @@ void ptw_recording_close(struct ptw_recording *recording)
 	ptw_symbols_free(recording->symbols);
 	free(recording->trace);
 	free(recording->alarm);
+	free(recording->missing_code);
+	free(recording->incomplete);
 	free(recording);
 }
 

@@ -63,6 +63,8 @@ struct ptw_recording {
 	struct ptw_symbols *symbols;
 	struct ptw_alarm *alarm;
 	size_t alarm_count;
+	char *missing_code;		/* why kernel code that was traced is not in @image; NULL: it is */
+	char *incomplete;		/* what the file lacks that decoding does without; NULL: nothing */
 	void *reader;			/* private */
 };
 
@@ -71,7 +73,8 @@ struct ptw_recording {
  * @path: directory, or perf.data file
  * Return: the recording, to be freed with ptw_recording_close(); NULL: @err tells.
  *
- * A damaged or truncated file is an error that names the offset; missing images and symbols are none.
+ * A damaged or truncated file is an error that names the offset; missing images and symbols are none, and
+ * what can be done without is told in the recording.
  */
 struct ptw_recording *ptw_recording_open(const char *path, struct ptw_error *err);
 void ptw_recording_close(struct ptw_recording *recording);

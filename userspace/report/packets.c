@@ -71,7 +71,7 @@ static void write_gap(const struct ptw_view *view, const struct ptw_packets_opti
 	if (packet->error && options->on_gap) {
 		snprintf(text, sizeof(text), "trace offset 0x%" PRIx64 ": %s; %" PRIu32 " bytes lost",
 			 packet->offset, what, packet->size);
-		options->on_gap(options->context, view, text);
+		options->on_gap(options->context, view, packet->error, text);
 	}
 	if (options->count_only)
 		return;
@@ -99,7 +99,7 @@ static void write_packet(const struct ptw_view *view, const struct ptw_packets_o
 	if (packet->type == PTW_PACKET_OVF && options->on_gap) {
 		snprintf(text, sizeof(text), "trace offset 0x%" PRIx64 ": overflow: the CPU dropped packets",
 			 packet->offset);
-		options->on_gap(options->context, view, text);
+		options->on_gap(options->context, view, "overflow", text);
 	}
 	if (options->count_only)
 		return;

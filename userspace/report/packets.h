@@ -9,7 +9,7 @@ struct ptw_packets_options {
 	enum ptw_format format;
 	bool count_only;	/* write nothing, only count */
 	/* Bytes that are no packets, an incomplete packet, an overflow; may be NULL. */
-	void (*on_gap)(void *context, const struct ptw_view *view, const char *text);
+	void (*on_gap)(void *context, const struct ptw_view *view, const char *kind, const char *text);
 	void *context;
 };
 

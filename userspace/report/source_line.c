@@ -2,11 +2,13 @@
 #include "report/source_line.h"
 
 #include <elfutils/libdwfl.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Files that ptw_source_lines_add() named; the offline Dwfl gives them addresses of its own. */
@@ -113,6 +115,7 @@ int ptw_source_lines_add(struct ptw_source_lines *lines, const char *path, struc
 {
 	struct named_file *grown, file = { 0 };
 	Dwarf_Addr bias;
+	struct stat st;
 
 	grown = reallocarray(lines->file, lines->file_count + 1, sizeof(*grown));
 	if (!grown)
@@ -126,8 +129,10 @@ int ptw_source_lines_add(struct ptw_source_lines *lines, const char *path, struc
 	file.module = dwfl_report_offline(file.dwfl, path, path, -1);
 	dwfl_report_end(file.dwfl, NULL, NULL);
 	if (!file.module || !dwfl_module_getdwarf(file.module, &bias)) {
-		ptw_error_set(err, PTW_EXIT_FAILED, "debug file %s: no DWARF in it: %s", path,
-			      dwfl_errmsg(-1));
+		ptw_error_set(err, PTW_EXIT_FAILED, "debug file %s: %s", path,
+			      stat(path, &st) || access(path, R_OK) ? strerror(errno) :
+			      !S_ISREG(st.st_mode) ? "not a regular file" :
+			      file.module ? "no DWARF in it" : dwfl_errmsg(-1));
 		dwfl_end(file.dwfl);
 		return -1;
 	}

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "report/alarm_text.h"
 
@@ -36,7 +37,9 @@ enum ptw_item_kind ptw_view_next(const struct ptw_view *view, struct ptw_decoder
 char *ptw_item_describe_gap(const struct ptw_item *item, char *buf, size_t size)
 {
 	const struct ptw_decode_error *error = &item->error;
+	static const char here[] = " at this address";
 	char at[32] = "";
+	size_t length;
 
 	if (item->kind == PTW_ITEM_EVENT) {
 		if (item->event.has_ip)
@@ -45,11 +48,16 @@ char *ptw_item_describe_gap(const struct ptw_item *item, char *buf, size_t size)
 			 item->offset, at);
 		return buf;
 	}
-	if (error->ip)
+	length = strlen(error->text);
+	if (error->ip) {
 		snprintf(at, sizeof(at), " at 0x%016" PRIx64, error->ip);
+		/* libipt's "no memory mapped at this address" */
+		if (length > strlen(here) && !strcmp(error->text + length - strlen(here), here))
+			length -= strlen(here);
+	}
 	snprintf(buf, size,
-		 "trace offset 0x%" PRIx64 ": %s%s; %" PRIu64 " bytes lost, goes on at offset 0x%" PRIx64,
-		 item->offset, error->text, at, error->lost, error->resume);
+		 "trace offset 0x%" PRIx64 ": %.*s%s; %" PRIu64 " bytes lost, goes on at offset 0x%" PRIx64,
+		 item->offset, (int)length, error->text, at, error->lost, error->resume);
 	return buf;
 }
 
