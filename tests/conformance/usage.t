@@ -78,6 +78,16 @@ done
 refuses 2 "'mips': must be att or intel" insns --raw "$tmp/trace" --syntax mips
 refuses 2 "'ip': must be text or json" packets --raw "$tmp/trace" --format ip
 
+# completes VERB OPTION: the values that bash offers
+completes() {
+	# shellcheck disable=SC2016 # the inner shell expands them
+	bash -c '. "$1"; shift; COMP_WORDS=("$@" ""); COMP_CWORD=$#; _ptwatch; echo "${COMPREPLY[*]}"' bash \
+		"$top/userspace/completion/ptwatch" "$ptwatch" "$@"
+}
+is "$(completes insns --syntax)" 'att intel' 'completion: --syntax'
+is "$(completes calls --format)" 'text ip json' 'completion: --format'
+is "$(completes packets --format)" 'text json' 'completion: --format of packets'
+
 # A reader that has seen enough ends it without a word.
 if sample_args skylake-hello; then
 	set +o pipefail
