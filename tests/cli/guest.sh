@@ -107,6 +107,10 @@ like "$stdout" '          old 0x[0-9a-f]{2}  new 0xef
 run ptwatch watch kvdemo:health_tick:x
 like "$stdout" 'execute health_tick\+0x0 ' 'watch: execution'
 unlike "$stdout" 'old 0x' 'watch: execution has no values'
+unlike "$stderr" 'begins there' 'watch: execution at a symbol needs no warning'
+run ptwatch watch kvdemo:health_tick+1:x kvdemo:health_tick+2:x --timeout 1ms
+is "$(grep -c 'health_tick+1:x is hit only if an instruction begins there' "$out/stderr") $(grep -c 'begins there' "$out/stderr")" \
+	'1 1' 'watch: execution behind a symbol is warned of, once'
 run ptwatch watch kv_cache_meta:8:w kvdemo:health_tick:x -n 4 --no-log
 is "$(grep -c ^ALARM <<<"$stdout") $(grep -c ^armed: <<<"$stderr")" '4 2' 'watch: two targets, four alarms'
 
@@ -247,6 +251,10 @@ is "$(grep -c '^ptwatch watch: ' "$out/stderr")" 2 'a full disk: progress and on
 like "$stderr" 'ptwatch watch: .*No space left on device' 'a full disk: the reason'
 is "$(ls -A small)" '' 'a full disk: nothing is left'
 umount small
+run ptwatch watch jiffies_64:8:w --freeze -o twice -n 2 -C 0
+like "$stderr" 'this alarm froze no trace: (CPU [1-9][0-9]* is not traced|that of CPU 0 had been stopped by an alarm before)
+' \
+	'an alarm that froze no trace: the reason'
 run ptwatch insns -i crime --tail 30
 ok 'insns reads it' test "$status" -eq 0 -o "$status" -eq 3
 like "$stdout" 'kv_note_result' 'insns: the culprit is among the last instructions'

@@ -23,5 +23,5 @@ in_guest() {
 	((rc == 0)) || diag "$(grep -E '^not ok' "$work/said"; tail -n 20 "$work/errors")"
 }
 
-in_guest 'with Intel PT' 109
-in_guest 'without' 80 --no-pt
+in_guest 'with Intel PT' 112
+in_guest 'without' 82 --no-pt

@@ -270,6 +270,25 @@ static bool wants_more(const struct session *s)
 	return !s->opt->count || s->alarms < s->opt->count;
 }
 
+static void say_why_not_frozen(const struct session *s, const struct ptw_alarm *alarm)
+{
+	struct ptwatch_control control;
+
+	for (size_t i = 0; i < s->device.trace_count; i++) {
+		const struct ptw_cpu_trace *trace = &s->device.trace[i];
+
+		if (trace->cpu != alarm->cpu)
+			continue;
+		if (!ptw_control_read(trace->control, &control) && control.state == PTWATCH_STATE_ERROR)
+			cli_progress(VERB, "this alarm froze no trace: CPU %u had ended its trace with an error", alarm->cpu);
+		else
+			cli_progress(VERB, "this alarm froze no trace: that of CPU %u had been stopped by an alarm before",
+				     alarm->cpu);
+		return;
+	}
+	cli_progress(VERB, "this alarm froze no trace: CPU %u is not traced", alarm->cpu);
+}
+
 static void on_alarm(const struct ptw_alarm *alarm, void *arg)
 {
 	struct session *s = arg;
@@ -298,8 +317,7 @@ static void on_alarm(const struct ptw_alarm *alarm, void *arg)
 	if (!s->opt->freeze)
 		return;
 	if (!froze) {
-		cli_progress(VERB, "this alarm froze no trace: CPU %u is not traced, or was frozen by an alarm before",
-			     alarm->cpu);
+		say_why_not_frozen(s, alarm);
 		return;
 	}
 	s->frozen = true;
@@ -329,6 +347,19 @@ static int load_symbols(struct session *s, struct ptw_error *err)
 	return needed ? -1 : 0;
 }
 
+/* Breakpoints are compared with where instructions begin. */
+static void warn_of_offsets(const struct watch_options *opt)
+{
+	for (unsigned int i = 0; i < opt->targets; i++) {
+		const char *offset = strrchr(opt->target[i].label, '+');
+
+		if (opt->target[i].access != PTWATCH_ACCESS_X || !offset || !strcmp(offset, "+0x0"))
+			continue;
+		cli_progress(VERB, "%s is hit only if an instruction begins there; within one nothing ever hits", opt->name[i]);
+		return;
+	}
+}
+
 static int resolve_targets(struct session *s, struct watch_options *opt, struct ptw_error *err)
 {
 	/* First of all: without the module, or the right to use it, it matters little what else is wrong. */
@@ -342,6 +373,7 @@ static int resolve_targets(struct session *s, struct watch_options *opt, struct 
 	if (opt->targets > s->device.info.breakpoint_slots)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "%u targets, but a CPU has %u debug registers; watch fewer",
 				     opt->targets, s->device.info.breakpoint_slots);
+	warn_of_offsets(opt);
 	return 0;
 }
 
