@@ -167,7 +167,8 @@ static void say_rest(const struct trace_source *source)
 				source->gap[i].kind, source->gap[i].count - GAP_LINES);
 }
 
-void trace_source_say_missing_code(const struct trace_source *source)
+/* A line on stderr if the recording lacks code that was traced. */
+static void say_missing_code(const struct trace_source *source)
 {
 	if (source->recording && source->recording->missing_code)
 		fprintf(stderr, "ptwatch %s: %s\n", source->options->verb, source->recording->missing_code);
@@ -309,7 +310,8 @@ static int choose_traces(struct trace_source *source, struct ptw_error *err)
 	return 0;
 }
 
-int trace_source_find_alarms(struct trace_source *source)
+/* Find the point in each selected trace at which its last alarm hit. */
+static int find_alarms(struct trace_source *source)
 {
 	const struct ptw_recording *recording = source->recording;
 	struct ptw_error err;
@@ -338,7 +340,18 @@ int trace_source_find_alarms(struct trace_source *source)
 	return PTW_EXIT_OK;
 }
 
-int trace_source_open(struct trace_source *source, const struct trace_options *options)
+static void close_source(struct trace_source *source)
+{
+	free(source->view);
+	ptw_symbols_free(source->raw_symbols);
+	if (source->recording)
+		ptw_recording_close(source->recording);
+	if (source->raw.data)
+		munmap((void *)source->raw.data, source->raw.size);
+}
+
+/* Open what @options name and choose the traces. */
+static int open_source(struct trace_source *source, const struct trace_options *options)
 {
 	struct ptw_error err;
 	size_t count = 1;
@@ -364,7 +377,7 @@ int trace_source_open(struct trace_source *source, const struct trace_options *o
 	else if (!ret)
 		ret = choose_traces(source, &err);
 	if (ret) {
-		trace_source_close(source);
+		close_source(source);
 		return cli_error(options->verb, &err);
 	}
 	if (source->recording && source->recording->incomplete) {
@@ -374,18 +387,8 @@ int trace_source_open(struct trace_source *source, const struct trace_options *o
 	return PTW_EXIT_OK;
 }
 
-void trace_source_close(struct trace_source *source)
-{
-	free(source->view);
-	ptw_symbols_free(source->raw_symbols);
-	if (source->recording)
-		ptw_recording_close(source->recording);
-	if (source->raw.data)
-		munmap((void *)source->raw.data, source->raw.size);
-}
-
-int trace_source_finish(struct trace_source *source, struct ptw_out *out, bool failed,
-			const struct ptw_error *err)
+/* Flush @out. Return: the exit status of the verb; with @failed the report failed with @err. */
+static int finish(struct trace_source *source, struct ptw_out *out, bool failed, const struct ptw_error *err)
 {
 	struct ptw_error write_error;
 
@@ -400,4 +403,43 @@ int trace_source_finish(struct trace_source *source, struct ptw_out *out, bool f
 	if (failed)
 		return cli_error(source->options->verb, err);
 	return source->gaps ? PTW_EXIT_GAPS : PTW_EXIT_OK;
+}
+
+static int run_opened(const struct trace_verb *verb, struct trace_source *source)
+{
+	static struct ptw_out out;
+	struct ptw_error err;
+	bool failed;
+	int status;
+
+	if (verb->follows_code) {
+		say_missing_code(source);
+		status = find_alarms(source);
+		if (status)
+			return status;
+	}
+	ptw_out_init(&out, stdout, source->options->format == PTW_FORMAT_TEXT && cli_colour(stdout));
+	failed = verb->report(source, &out, &err);
+	return finish(source, &out, failed, &err);
+}
+
+int trace_verb_run(const struct trace_verb *verb, int argc, char **argv)
+{
+	struct trace_options options;
+	struct trace_source source;
+	int status;
+
+	status = trace_options_parse(&options, verb->name, verb->accept, argc, argv);
+	if (!status && options.help) {
+		verb->help();
+		status = cli_flush(verb->name);
+	} else if (!status) {
+		status = open_source(&source, &options);
+		if (!status) {
+			status = run_opened(verb, &source);
+			close_source(&source);
+		}
+	}
+	trace_options_free(&options);
+	return status;
 }

@@ -78,32 +78,23 @@ struct trace_source {
 };
 
 /**
- * trace_source_open() - open what @options name and choose the traces
- * Return: PTW_EXIT_OK, or the exit status: the error is printed.
- *
- * Gaps are printed on stderr as reports come by them, and counted.
- */
-int trace_source_open(struct trace_source *source, const struct trace_options *options);
-void trace_source_close(struct trace_source *source);
-
-/** trace_source_find_alarms() - find the point in each selected trace at which its last alarm hit */
-int trace_source_find_alarms(struct trace_source *source);
-
-/** trace_source_say_missing_code() - a line on stderr if the recording lacks code that was traced */
-void trace_source_say_missing_code(const struct trace_source *source);
-
-/**
  * trace_source_gap() - tell of a gap in @view's trace: a line on stderr, unless many of @kind were told
  * @kind: a string that is not freed, the same for gaps of the same kind
  */
 void trace_source_gap(struct trace_source *source, const struct ptw_view *view, const char *kind,
 		      const char *text);
 
-/**
- * trace_source_finish() - flush @out; the exit status of the verb
- * @failed: the report failed with @err
- */
-int trace_source_finish(struct trace_source *source, struct ptw_out *out, bool failed,
-			const struct ptw_error *err);
+/* What the three verbs do not have in common. */
+struct trace_verb {
+	const char *name;
+	unsigned int accept;		/* enum trace_options_accept */
+	bool follows_code;		/* needs the code that ran, and finds the alarm in it */
+	void (*help)(void);		/* prints --help */
+	/* Returns 0, or -1: @err tells why. */
+	int (*report)(struct trace_source *source, struct ptw_out *out, struct ptw_error *err);
+};
+
+/** trace_verb_run() - the verb from its command line to its exit status */
+int trace_verb_run(const struct trace_verb *verb, int argc, char **argv);
 
 #endif /* PTWATCH_CLI_TRACE_SOURCE_H */

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "cli/output.h"
 #include "cli/trace_source.h"
 #include "cli/verb.h"
 #include "report/calls.h"
@@ -51,35 +50,15 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 
 static int run(int argc, char **argv)
 {
-	static struct ptw_out out;
-	struct trace_options options;
-	struct trace_source source;
-	struct ptw_error err;
-	bool failed;
-	int status;
+	static const struct trace_verb verb = {
+		.name = "calls",
+		.accept = ACCEPT,
+		.follows_code = true,
+		.help = print_help,
+		.report = report,
+	};
 
-	status = trace_options_parse(&options, "calls", ACCEPT, argc, argv);
-	if (status || options.help) {
-		if (!status) {
-			print_help();
-			status = cli_flush("calls");
-		}
-		goto out_options;
-	}
-	status = trace_source_open(&source, &options);
-	if (status)
-		goto out_options;
-	trace_source_say_missing_code(&source);
-	status = trace_source_find_alarms(&source);
-	if (!status) {
-		ptw_out_init(&out, stdout, options.format == PTW_FORMAT_TEXT && cli_colour(stdout));
-		failed = report(&source, &out, &err);
-		status = trace_source_finish(&source, &out, failed, &err);
-	}
-	trace_source_close(&source);
-out_options:
-	trace_options_free(&options);
-	return status;
+	return trace_verb_run(&verb, argc, argv);
 }
 
 const struct ptw_verb verb_calls = {

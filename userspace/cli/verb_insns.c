@@ -2,9 +2,7 @@
 /* ptwatch insns: every instruction that ran. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "cli/output.h"
 #include "cli/trace_source.h"
 #include "cli/verb.h"
 #include "report/disasm.h"
@@ -51,8 +49,8 @@ static int open_tools(struct tools *tools, const struct trace_source *source, st
 	return 0;
 }
 
-static int report(struct trace_source *source, const struct tools *tools, struct ptw_out *out,
-		  struct ptw_error *err)
+static int report_all(struct trace_source *source, const struct tools *tools, struct ptw_out *out,
+		      struct ptw_error *err)
 {
 	const struct trace_options *options = source->options;
 	struct ptw_insns_options insns = {
@@ -81,45 +79,31 @@ static int report(struct trace_source *source, const struct tools *tools, struct
 	return 0;
 }
 
-static int run(int argc, char **argv)
+static int report(struct trace_source *source, struct ptw_out *out, struct ptw_error *err)
 {
-	static struct ptw_out out;
-	struct trace_options options;
-	struct trace_source source;
 	struct tools tools = { 0 };
-	struct ptw_error err;
-	bool failed;
-	int status;
+	int ret;
 
-	status = trace_options_parse(&options, "insns", ACCEPT, argc, argv);
-	if (status || options.help) {
-		if (!status) {
-			print_help();
-			status = cli_flush("insns");
-		}
-		goto out_options;
-	}
-	status = trace_source_open(&source, &options);
-	if (status)
-		goto out_options;
-	trace_source_say_missing_code(&source);
-	status = trace_source_find_alarms(&source);
-	if (status)
-		goto out_source;
-
-	ptw_out_init(&out, stdout, options.format == PTW_FORMAT_TEXT && cli_colour(stdout));
-	failed = open_tools(&tools, &source, &err) || report(&source, &tools, &out, &err);
-	if (!failed && tools.lines && !ptw_source_lines_found(tools.lines))
+	ret = open_tools(&tools, source, err) || report_all(source, &tools, out, err) ? -1 : 0;
+	if (!ret && tools.lines && !ptw_source_lines_found(tools.lines))
 		fprintf(stderr, "ptwatch insns: no DWARF for this code, so no source lines; --debug names a "
 				"file with it\n");
-	status = trace_source_finish(&source, &out, failed, &err);
 	ptw_source_lines_free(tools.lines);
 	ptw_disasm_free(tools.disasm);
-out_source:
-	trace_source_close(&source);
-out_options:
-	trace_options_free(&options);
-	return status;
+	return ret;
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct trace_verb verb = {
+		.name = "insns",
+		.accept = ACCEPT,
+		.follows_code = true,
+		.help = print_help,
+		.report = report,
+	};
+
+	return trace_verb_run(&verb, argc, argv);
 }
 
 const struct ptw_verb verb_insns = {
