@@ -226,6 +226,11 @@ static void refuses_bad_files(void **state)
 	assert_int_equal(ptw_symbols_resolve(s, "schedule", &(uint64_t){ 0 }, NULL, NULL), -1);
 	ptw_symbols_free(s);
 	ptw_symbols_free(NULL);
+	/* What nm could not classify is a symbol like others. */
+	s = load("ffffffff81000000 ? __nosave_begin\nffffffff81001000 B __bss_start\n", NULL);
+	assert_non_null(s);
+	assert_string_equal(ptw_symbols_at(s, 0xffffffff81000010)->name, "__nosave_begin");
+	ptw_symbols_free(s);
 	/* A last line without its newline counts. */
 	s = load("ffffffff81000000 T last", NULL);
 	assert_non_null(s);

@@ -421,8 +421,9 @@ int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, str
 		*eol = 0;
 		for (; (d = hex_digit(*p)) >= 0; p++, digits++)
 			addr = addr << 4 | d;
-		if (!digits || digits > 16 || p[0] != ' ' || !isalpha((unsigned char)p[1]) ||
-		    p[2] != ' ' || !p[3]) {
+		/* nm's letters, and the '?' with which it gives up: __nosave_begin can be one. */
+		if (!digits || digits > 16 || p[0] != ' ' ||
+		    (!isalpha((unsigned char)p[1]) && p[1] != '?') || p[2] != ' ' || !p[3]) {
 			drop_unsorted(symbols);
 			return ptw_error_set(err, PTW_EXIT_FAILED,
 					     "%s: line %zu is not in kallsyms format", path, line);
