@@ -2,6 +2,7 @@
 # make		build/ptwatch, and ptwatch.ko for the running kernel when its headers are installed
 # make demo	the whole story in a virtual machine whose CPU has Intel PT
 # make check	every test this machine can run
+# make check-debug	the module on a kernel that looks for faults
 # make help	the rest
 TOP := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 OUT ?= $(TOP)/build
@@ -21,6 +22,8 @@ $(OUT)/ptwatch build/ptwatch: FORCE
 userspace: $(OUT)/ptwatch
 
 module:
+	@test -e $(KDIR)/Makefile || { echo "make: there are no kernel headers at $(KDIR);" \
+		"install linux-headers-$(KERNELRELEASE), or say KDIR=…" >&2; exit 1; }
 	@mkdir -p $(OUT)/module
 	cp -pr --parents $(MODULE_SOURCES) $(OUT)/module/
 	$(MAKE) -C $(KDIR) M=$(OUT)/module modules
@@ -39,6 +42,9 @@ demo:
 check:
 	tests/check
 
+check-debug:
+	PTWATCH_TEST_DEBUG=1 tests/check vm/t/debug
+
 install: $(OUT)/ptwatch
 	$(MAKE) -C userspace OUT=$(OUT) install
 
@@ -52,6 +58,7 @@ help:
 	@echo "make                   build/ptwatch; ptwatch.ko for the running kernel when its headers are installed"
 	@echo "make demo              a watched variable, a frozen trace and the path that led there, in a virtual machine"
 	@echo "make check             every test this machine can run, with a count at the end"
+	@echo "make check-debug       the module on a kernel that looks for faults, which is built first: a quarter of an hour"
 	@echo "make install           the program, its man pages and bash completion (PREFIX=, DESTDIR=)"
 	@echo "make modules_install   ptwatch.ko for the running kernel (or KDIR=)"
 	@echo "make clean             remove build/"
@@ -59,4 +66,4 @@ help:
 
 FORCE:
 
-.PHONY: all userspace module no-headers emulator demo check install modules_install clean help FORCE
+.PHONY: all userspace module no-headers emulator demo check check-debug install modules_install clean help FORCE

@@ -72,6 +72,19 @@ make_temp() {
 	exec {sweep}>&-
 }
 
+# complaints FILE: what the kernel whose log FILE is found wrong with itself, a
+# line for each report; nothing when it was content. lockdep begins with WARNING
+# or INFO, atomic sleeps and KASAN with BUG.
+complaints() {
+	tr -d '\r' <"$1" | grep -aoE \
+		-e '\b(BUG|WARNING|UBSAN|KASAN|KFENCE|ODEBUG|refcount_t|Oops|Kernel panic - not syncing):.*' \
+		-e '\b(kernel BUG at|general protection fault|unchecked MSR access error|stack segment|double fault)\b.*' \
+		-e '\bINFO: (task .* blocked|possible|suspicious|trying to register|lockdep|rcu|inconsistent).*' \
+		-e '\b(list_add|list_del|slab|SLUB|page table) .*(corruption|check failed).*' \
+		-e '\b(unable to handle|turning off the locking correctness validator|Voluntary context switch within RCU)\b.*' \
+		-e '\b(kmemleak: [0-9]+ new suspected memory leaks|unreferenced object 0x).*' || true
+}
+
 # A program of the private root $ROOT, run through that root's own dynamic
 # linker: no chroot, no root rights, and the host's libc does not matter.
 root_program() {

@@ -45,12 +45,14 @@ static DEFINE_SPINLOCK(spin);
 static DEFINE_MUTEX(first);
 static DEFINE_MUTEX(second);
 
-static void no_rcu(void)
+/* Functions of their own, so that reports name them. */
+
+static noinline void no_rcu(void)
 {
 	WRITE_ONCE(sink, (unsigned long)rcu_dereference(protected));
 }
 
-static void no_sleep(void)
+static noinline void no_sleep(void)
 {
 	void *memory;
 
@@ -60,12 +62,12 @@ static void no_sleep(void)
 	kfree(memory);
 }
 
-static void no_cpu(void)
+static noinline void no_cpu(void)
 {
 	WRITE_ONCE(sink, smp_processor_id());
 }
 
-static void no_shift(void)
+static noinline void no_shift(void)
 {
 	int bits = 40;
 
@@ -73,7 +75,7 @@ static void no_shift(void)
 	WRITE_ONCE(sink, 1 << bits);
 }
 
-static void no_index(void)
+static noinline void no_index(void)
 {
 	/* What is behind the array is ours, so that UBSAN is the one to complain. */
 	static struct {
@@ -90,7 +92,7 @@ static void expired(struct timer_list *timer)
 {
 }
 
-static void no_timer(void)
+static noinline void no_timer(void)
 {
 	struct timer_list *timer = kzalloc(sizeof(*timer), GFP_KERNEL);
 
@@ -101,7 +103,7 @@ static void no_timer(void)
 	kfree(timer);
 }
 
-static void no_list(void)
+static noinline void no_list(void)
 {
 	LIST_HEAD(list);
 	struct list_head entry;
@@ -110,7 +112,7 @@ static void no_list(void)
 	list_add(&entry, &list);
 }
 
-static void no_leak(void)
+static noinline void no_leak(void)
 {
 	void *memory = kmalloc(1000, GFP_KERNEL);
 
@@ -118,7 +120,7 @@ static void no_leak(void)
 	OPTIMIZER_HIDE_VAR(memory);
 }
 
-static void no_locks(void)
+static noinline void no_locks(void)
 {
 	mutex_lock(&first);
 	mutex_lock(&second);
@@ -131,7 +133,7 @@ static void no_locks(void)
 	mutex_unlock(&second);
 }
 
-static void no_freed(void)
+static noinline void no_freed(void)
 {
 	unsigned long *memory = kmalloc(64, GFP_KERNEL);
 

@@ -1,0 +1,104 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# On the kernel that looks for faults: all that the module is asked to do, by the
+# device tests and by the demo, then its end. The kernel may not complain. Before
+# that, that it does complain, and that we see it.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=../../lib/tap.sh
+. "$here/../../lib/tap.sh"
+[[ ${PTWATCH_TEST_DEBUG:-} == 1 ]] ||
+	skip_all 'needs a quarter of an hour to build a kernel, and one to run; PTWATCH_TEST_DEBUG=1 tests/vm/t/debug.t'
+# shellcheck source-path=SCRIPTDIR source=../../guest/lib.sh
+. "$here/../../guest/lib.sh"
+# shellcheck source-path=SCRIPTDIR source=../common.sh
+. "$here/../common.sh"
+
+run=$here/../run
+cd "$guest_scratch"
+
+# kmemleak believes memory of the last seconds to be on its way: two scans.
+cat >leaks.sh <<'END_OF_SCRIPT'
+#!/bin/bash
+# Runs in the guest: what kmemleak finds, to /out/leaks.
+for _ in 1 2; do
+	sleep 8
+	echo scan >/sys/kernel/debug/kmemleak || exit
+done
+cat /sys/kernel/debug/kmemleak >/out/leaks
+END_OF_SCRIPT
+
+# ---- it does complain
+
+kinds=(rcu sleep cpu shift index timer list leak locks freed)
+cat >misdeeds.sh <<'END_OF_SCRIPT'
+#!/bin/bash
+# Runs in the guest: each misdeed and what it brings into the kernel's log.
+modprobe misdeed || exit
+for kind; do
+	dmesg --clear
+	echo "$kind" >/proc/misdeed || exit
+	[[ $kind != leak ]] || /put/leaks.sh
+	dmesg >"/out/$kind"
+done
+END_OF_SCRIPT
+chmod 755 leaks.sh misdeeds.sh
+
+rc=0
+"$run" --kernel debug --no-pt --no-load --timeout 900 --out misdeeds --put misdeeds.sh --put leaks.sh \
+	-- /put/misdeeds.sh "${kinds[@]}" 2>stderr || rc=$?
+is "$rc" 0 'a guest with the debug kernel comes up and survives misdeeds'
+((rc == 0)) || diag "$(tail -n 20 stderr)"
+like "$(cat stderr)" "run: the guest's kernel complained: .*\(.* reports\)" 'run tells that the kernel complained'
+# reported KIND REGEX: the first complaint about a misdeed is this one.
+reported() { like "$(complaints "misdeeds/$1" | head -n 1)" "$2" "the kernel reports, and we recognise: $1"; }
+reported rcu 'suspicious RCU usage'
+reported sleep 'sleeping function called from invalid context'
+reported cpu 'using smp_processor_id\(\) in preemptible'
+reported shift 'UBSAN: shift-out-of-bounds'
+reported index 'UBSAN: array-index-out-of-bounds'
+reported timer 'ODEBUG: free active'
+reported list 'list_add|WARNING'
+reported leak 'kmemleak: [0-9]+ new suspected memory leak'
+reported locks 'possible circular locking dependency'
+reported freed 'KASAN: slab-use-after-free'
+like "$(cat misdeeds/leaks || true)" 'unreferenced object .*no_leak' 'kmemleak names the function that lost its memory'
+
+# ---- it does not complain about us
+
+cat >all.sh <<'END_OF_SCRIPT'
+#!/bin/bash
+# Runs in the guest: everything with ptwatch that there is to do, then its end.
+# What the kernel itself lost at boot is not the subject.
+echo clear >/sys/kernel/debug/kmemleak
+insmod /ptwatch/ptwatch.ko || exit
+/put/in_guest json >/out/tap
+echo $? >/out/device
+mkdir -p /out/scene
+/put/first-light.sh >/out/scene/output 2>&1
+echo $? >/out/scene/status
+# Its threads may still be at work.
+sleep 1
+rmmod kvdemo pokee ptwatch || exit
+/put/leaks.sh
+END_OF_SCRIPT
+chmod 755 all.sh
+
+ok 'the test program builds' build_device
+rc=0
+"$run" --kernel debug --no-load --timeout 3000 --out all --put all.sh --put leaks.sh --put "$guest_build/device" \
+	--put "$guest_dir/in_guest" --put "$guest_dir/alarm_json.py" --put "$here/../scene/first-light.sh" \
+	-- /put/all.sh 2>stderr || rc=$?
+is "$rc" 0 'ptwatch is loaded, used and unloaded'
+((rc == 0)) || diag "$(tail -n 20 stderr)"
+: >>all/tap
+relay_tap all/tap 'device: '
+is "$(cat all/device || true)" 0 'the device tests pass'
+is "$(cat all/scene/status || true)" 0 'the demo ends well'
+like "$(cat all/scene/output || true)" 'ALARM #[0-9]+  write 8 bytes at kv_cache_meta' 'and has its alarm'
+is "$(cat all/leaks || true)" '' 'no memory is lost'
+is "$(complaints all/console.log)" '' 'the kernel has nothing to complain about'
+ok 'the log is that of a debug kernel' grep -q 'Lock dependency validator' all/console.log
+if [[ -n ${PTWATCH_KEEP_LOGS:-} ]]; then cp -r misdeeds all "$PTWATCH_KEEP_LOGS/"; fi
+done_testing
