@@ -3,8 +3,7 @@
 """same_instructions.py TRUTH DECODED
 
 Compare the emulator's list of executed addresses (64-bit words, 0 where tracing began) with what a decoder
-printed (an address in hex a line). Prints "equal", "equal but for the last" (one executed instruction more: the
-WRMSR that ended the trace), or the first difference.
+printed (an address in hex a line). Prints "equal", or the first difference.
 """
 import array
 import sys
@@ -25,7 +24,5 @@ else:
         print("nothing decoded")
     elif len(executed) == len(decoded):
         print("equal")
-    elif len(executed) == len(decoded) + 1:
-        print("equal but for the last")
     else:
         print(f"executed {len(executed)}, decoded {len(decoded)} instructions")
