@@ -18,8 +18,8 @@ the mischief begins when "go" is written to /proc/kvdemo.)
 END
 run modprobe kvdemo
 # The bug waits for "go": from then on the cache's health check notes its results in the table.
-printf '\n# %s\n' "ptwatch watch kv_cache_meta:8:w --freeze -o crime -- sh -c 'echo go >/proc/kvdemo; sleep 60'"
-ptwatch watch kv_cache_meta:8:w --freeze -o crime -- sh -c 'echo go >/proc/kvdemo; sleep 60'
+printf '\n# %s\n' "ptwatch watch kv_cache_meta:8:w --freeze -o crime -- sh -c 'echo go >/proc/kvdemo; sleep 10'"
+ptwatch watch kv_cache_meta:8:w --freeze -o crime -- sh -c 'echo go >/proc/kvdemo; sleep 10'
 
 cat <<END
 
