@@ -4,6 +4,7 @@
  * pokee.ko and msr.ko. Prints TAP.
  *
  *	device [PART…]		all parts, or those whose names are given
+ *	device --list		the names
  */
 #include <signal.h>
 #include <stdio.h>
@@ -49,6 +50,11 @@ int main(int argc, char **argv)
 {
 	unsigned int i;
 
+	if (argc == 2 && !strcmp(argv[1], "--list")) {
+		for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+			puts(parts[i].name);
+		return 0;
+	}
 	/* A call that never returns is a failure, not a hung test. */
 	alarm(400);
 	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

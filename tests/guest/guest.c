@@ -328,6 +328,16 @@ bool starts_with_psb(const uint8_t *data)
 	return true;
 }
 
+bool contains_psb(const uint8_t *data, uint64_t size)
+{
+	uint64_t i;
+
+	for (i = 0; i + 16 <= size; i++)
+		if (starts_with_psb(data + i))
+			return true;
+	return false;
+}
+
 /* ---- watches and pokes ---- */
 
 struct ptwatch_watch watch_arg(uint64_t address, uint32_t len, uint32_t access)

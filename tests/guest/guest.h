@@ -70,6 +70,7 @@ const uint8_t *map_data(int fd, unsigned int cpu, uint64_t size);
 /* A copy of the control page at rest. */
 struct ptwatch_control read_control(const volatile struct ptwatch_control *control);
 bool starts_with_psb(const uint8_t *data);
+bool contains_psb(const uint8_t *data, uint64_t size);
 
 /* ---- watches and pokes ---- */
 

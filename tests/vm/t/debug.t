@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=../../lib/tap.sh
 . "$here/../../lib/tap.sh"
 [[ ${PTWATCH_TEST_DEBUG:-} == 1 ]] ||
-	skip_all 'needs a quarter of an hour to build a kernel, and one to run; PTWATCH_TEST_DEBUG=1 tests/vm/t/debug.t'
+	skip_all 'takes minutes, and a quarter of an hour to build a kernel once; run make check-debug'
 # shellcheck source-path=SCRIPTDIR source=../../guest/lib.sh
 . "$here/../../guest/lib.sh"
 # shellcheck source-path=SCRIPTDIR source=../common.sh
@@ -73,28 +73,39 @@ cat >all.sh <<'END_OF_SCRIPT'
 # What the kernel itself lost at boot is not the subject.
 echo clear >/sys/kernel/debug/kmemleak
 insmod /ptwatch/ptwatch.ko || exit
-/put/in_guest json >/out/tap
-echo $? >/out/device
+
 mkdir -p /out/scene
 /put/first-light.sh >/out/scene/output 2>&1
 echo $? >/out/scene/status
-# Its threads may still be at work.
-sleep 1
-rmmod kvdemo pokee ptwatch || exit
-/put/leaks.sh
+
+modprobe -a pokee msr || exit
+device() { "$@" >>/out/tap || echo "$*" >>/out/failed; }
+device /put/alarm_json.py
+# One by one: each has its time limit, and here everything is slow.
+for part in $(/put/device --list); do
+	[[ $part == lockdown ]] || device /put/device "$part"
+done
+
+rmmod kvdemo && rmmod pokee && rmmod ptwatch || exit
+/put/leaks.sh || exit
+
+# Lockdown takes kmemleak away, and there is no way back.
+insmod /ptwatch/ptwatch.ko && modprobe pokee || exit
+device /put/device lockdown
+rmmod pokee && rmmod ptwatch
 END_OF_SCRIPT
 chmod 755 all.sh
 
 ok 'the test program builds' build_device
 rc=0
 "$run" --kernel debug --no-load --timeout 3000 --out all --put all.sh --put leaks.sh --put "$guest_build/device" \
-	--put "$guest_dir/in_guest" --put "$guest_dir/alarm_json.py" --put "$here/../scene/first-light.sh" \
+	--put "$guest_dir/alarm_json.py" --put "$here/../scene/first-light.sh" \
 	-- /put/all.sh 2>stderr || rc=$?
 is "$rc" 0 'ptwatch is loaded, used and unloaded'
 ((rc == 0)) || diag "$(tail -n 20 stderr)"
 : >>all/tap
 relay_tap all/tap 'device: '
-is "$(cat all/device || true)" 0 'the device tests pass'
+is "$(cat all/failed 2>/dev/null || true)" '' 'all parts of the device tests end well'
 is "$(cat all/scene/status || true)" 0 'the demo ends well'
 like "$(cat all/scene/output || true)" 'ALARM #[0-9]+  write 8 bytes at kv_cache_meta' 'and has its alarm'
 is "$(cat all/leaks || true)" '' 'no memory is lost'
