@@ -10,7 +10,7 @@
 #include "cli/trace_source.h"
 #include "cli/verb.h"
 #include "common/number.h"
-#include "report/clock.h"
+#include "decode/clock.h"
 
 enum {
 	OPT_RAW = 256,

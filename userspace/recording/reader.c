@@ -23,6 +23,7 @@
 #include "recording/alarm.h"
 #include "recording/file.h"
 #include "recording/perf_file.h"
+#include "recording/sideband.h"
 
 #define WHAT_WE_READ "-i takes the directory that `ptwatch watch --freeze -o` wrote, or a perf.data"
 
@@ -78,6 +79,7 @@ struct reader {
 	char release[128];
 	const uint8_t *info;	/* the AUXTRACE_INFO record */
 	size_t info_size;
+	struct ptw_sample_id_layout sample_id;	/* of all events; only where they agree */
 	uint64_t pt_config;
 	bool kernel_traced;
 	uint64_t cut_ids;	/* where event ids should be that the file ends before; 0: none */
@@ -249,6 +251,7 @@ static int read_attrs(struct reader *r, uint32_t pmu)
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t at = r->head.attrs.offset + i * step;
 		struct perf_event_attr attr = { .type = 0 };
+		struct ptw_sample_id_layout layout;
 
 		/* Older files hold shorter ones; what a newer one adds is of no interest here. */
 		memcpy(&attr, r->map + at, step - sizeof(struct perf_file_range) < sizeof(attr) ?
@@ -258,6 +261,13 @@ static int read_attrs(struct reader *r, uint32_t pmu)
 			r->kernel_traced = !attr.exclude_kernel;
 			found = true;
 		}
+		layout = attr.sample_id_all ? ptw_side_layout(attr.sample_type) :
+					      (struct ptw_sample_id_layout){ 0 };
+		/* perf gives all its events the same one, for this reason. */
+		if (i == 0)
+			r->sample_id = layout;
+		else if (memcmp(&r->sample_id, &layout, sizeof(layout)))
+			r->sample_id = (struct ptw_sample_id_layout){ 0 };
 		/* Nothing here needs the ids, but perf does; and they are the last that is written. */
 		memcpy(&ids, r->map + at + step - sizeof(ids), sizeof(ids));
 		if (ids.size && !inside(r, ids.offset, ids.size) && !r->cut_ids)
@@ -568,6 +578,51 @@ static int read_info(struct reader *r, struct ptw_pt_params *p)
 			return damaged(r, at, "the address filters leave their record");
 		return read_filters(r, p, text);
 	}
+	return 0;
+}
+
+/* Older first; at equal times as in the file, which the records' places tell. */
+static int compare_side(const void *pa, const void *pb)
+{
+	const struct ptw_side_event *a = pa, *b = pb;
+
+	if (a->time != b->time)
+		return a->time < b->time ? -1 : 1;
+	return a->record < b->record ? -1 : a->record > b->record;
+}
+
+/* A second pass over the records, which are known to be sound: only now the attributes are known. */
+static int read_sideband(struct reader *r, struct ptw_recording *rec)
+{
+	uint64_t at = r->head.data.offset, end = at + r->head.data.size;
+	struct ptw_side_event *grown;
+	bool sorted = true;
+
+	while (at < end) {
+		const uint8_t *p = r->map + at;
+		struct perf_event_header h;
+		struct perf_auxtrace a;
+
+		memcpy(&h, p, sizeof(h));
+		at += h.size;
+		if (h.type == PERF_USER_AUXTRACE) {
+			memcpy(&a, p, sizeof(a));
+			at += a.size;
+		}
+		if (h.type >= PERF_USER_RECORD || h.type == PERF_RECORD_SAMPLE)
+			continue;
+		grown = grow(rec->side, rec->side_count, sizeof(*grown));
+		if (!grown)
+			return out_of_memory(r);
+		rec->side = grown;
+		if (!ptw_side_take(&grown[rec->side_count], p, h.size, &r->sample_id))
+			continue;
+		if (rec->side_count && compare_side(&grown[rec->side_count - 1], &grown[rec->side_count]) > 0)
+			sorted = false;
+		rec->side_count++;
+	}
+	if (!sorted)
+		qsort(rec->side, rec->side_count, sizeof(*rec->side), compare_side);
 	return 0;
 }
 
@@ -956,7 +1011,7 @@ static int map_file(struct reader *r, const char *path)
 static int read_all(struct reader *r, struct ptw_recording *rec, const char *path)
 {
 	if (map_file(r, path) || read_header(r) || read_features(r, &rec->params) || read_records(r) ||
-	    read_info(r, &rec->params) || join_traces(r, rec))
+	    read_info(r, &rec->params) || read_sideband(r, rec) || join_traces(r, rec))
 		return -1;
 	if (r->cut_ids &&
 	    asprintf(&rec->incomplete,
@@ -992,6 +1047,7 @@ void ptw_recording_close(struct ptw_recording *recording)
 	ptw_image_free(&recording->image);
 	ptw_symbols_free(recording->symbols);
 	free(recording->trace);
+	free(recording->side);
 	free(recording->alarm);
 	free(recording->missing_code);
 	free(recording->incomplete);

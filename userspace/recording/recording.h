@@ -20,6 +20,7 @@
 #include "common/error.h"
 #include "decode/image.h"
 #include "decode/pt_params.h"
+#include "recording/sideband.h"
 #include "symbols/symbols.h"
 
 #define PTW_ALARM_STACK_MAX	64
@@ -61,6 +62,8 @@ struct ptw_recording {
 	size_t trace_count;
 	struct ptw_image image;		/* kernel and module text, and what mmap records name */
 	struct ptw_symbols *symbols;
+	struct ptw_side_event *side;	/* in order of time */
+	size_t side_count;
 	struct ptw_alarm *alarm;
 	size_t alarm_count;
 	char *missing_code;		/* why kernel code that was traced is not in @image; NULL: it is */

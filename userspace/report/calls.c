@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "report/call_stack.h"
-#include "report/clock.h"
+#include "decode/clock.h"
 #include "report/ring.h"
 
 /*

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "report/clock.h"
+#include "decode/clock.h"
 #include "report/disasm.h"
 #include "report/ring.h"
 #include "report/source_line.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "report/clock.h"
+#include "decode/clock.h"
 
 /* A larger step back is no error of an estimate: the trace is damaged or begins anew. */
 #define SLACK_NS	1000000

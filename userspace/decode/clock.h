@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Time in a trace: TSC values as nanoseconds, as far as the recording tells. */
-#ifndef PTWATCH_REPORT_CLOCK_H
-#define PTWATCH_REPORT_CLOCK_H
+#ifndef PTWATCH_DECODE_CLOCK_H
+#define PTWATCH_DECODE_CLOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,4 +33,4 @@ static inline bool ptw_clock_known(const struct ptw_pt_params *params)
 	return (params->have_time && params->time_mult) || params->nom_freq;
 }
 
-#endif /* PTWATCH_REPORT_CLOCK_H */
+#endif /* PTWATCH_DECODE_CLOCK_H */

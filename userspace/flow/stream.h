@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the CPUs did, as one stream of branches, events and times, told thread by thread: what every report
+ * but the listing of instructions is made from.
+ *
+ *	struct ptw_stream *stream = ptw_stream_open(recording, &options, &err);
+ *	const struct ptw_flow *flow;
+ *
+ *	while ((flow = ptw_stream_next(stream)))
+ *		switch (flow->kind) { … }
+ *	ptw_stream_close(stream);
+ *
+ * With PTW_ORDER_TIME the records of all traces come in the order of time (equal times: one CPU after the
+ * other, each CPU's in its order). As every record names its thread, that is also the story of each thread in
+ * order, wherever it ran: a report keeps what it knows of a thread under @thread and needs no other sorting.
+ * With PTW_ORDER_TRACE one trace comes after the other.
+ *
+ * Interrupts and system calls belong to the thread that was running. The thread changes with a record
+ * PTW_FLOW_SWITCH, which already carries the new one; the branch that comes before it is the call or jump to
+ * the kernel's __switch_to_asm, and the new thread goes on with the return out of that. Without records of
+ * switches in the recording, a CPU's trace has one thread for all (see ptw_thread.tid).
+ */
+#ifndef PTWATCH_FLOW_STREAM_H
+#define PTWATCH_FLOW_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/error.h"
+#include "decode/decoder.h"
+#include "recording/recording.h"
+#include "symbols/symbols.h"
+
+enum ptw_flow_kind {
+	/*
+	 * Branches that were taken: the instruction at .from went to .to. .to is 0 where tracing ended with
+	 * the branch and the trace does not tell.
+	 */
+	PTW_FLOW_CALL,		/* .value: where its return goes */
+	PTW_FLOW_RETURN,
+	PTW_FLOW_JUMP,		/* only out of the function (tail calls, thunks), unless PTW_STREAM_ALL_JUMPS */
+	PTW_FLOW_SYSCALL,	/* SYSCALL, SYSENTER, INT n, …; .value: the address behind the instruction */
+	PTW_FLOW_FAR_RETURN,	/* IRET, SYSRET, SYSEXIT, … */
+	PTW_FLOW_INTERRUPT,	/* interrupt, exception, fault: .from did not execute (yet), handler at .to */
+
+	PTW_FLOW_BEGIN,		/* tracing begins at .to; .value: 1 when where it ended last */
+	PTW_FLOW_END,		/* tracing ends behind .from; a branch before it says where the CPU went */
+	PTW_FLOW_SWITCH,	/* the CPU runs another thread; .value: index of the old one */
+	PTW_FLOW_MARKER,	/* PTWRITE of .value at .from */
+	PTW_FLOW_EVENT,		/* .event with .value, at .from where that is known: CR3, power, mode, … */
+	PTW_FLOW_GAP,		/* flow is missing before .to (0: unknown): .text, .offset; .value: bytes lost */
+	PTW_FLOW_RUN,		/* with PTW_STREAM_RUNS: .value instructions without a branch from .from to .to */
+};
+
+enum ptw_flow_flags {
+	PTW_FLOW_PREEMPTED = 1 << 0,	/* SWITCH: the old thread wanted to run on */
+	PTW_FLOW_TIMED = 1 << 1,	/* @time is known */
+	PTW_FLOW_SPECULATIVE = 1 << 2,	/* in a transaction, which may have been aborted */
+};
+
+/** struct ptw_flow - one record of the stream */
+struct ptw_flow {
+	uint8_t kind;		/* enum ptw_flow_kind */
+	uint8_t flags;		/* enum ptw_flow_flags */
+	uint8_t event;		/* enum ptw_event_type: PTW_FLOW_EVENT's; of a GAP overflow or other */
+	uint8_t bits;		/* 16, 32, 64: mode at .from; 0: unknown */
+	int32_t cpu;		/* -1: the trace of a thread */
+	uint32_t thread;	/* for ptw_stream_thread(); dense, from 0 */
+	uint32_t trace;		/* index in the recording's traces */
+	uint64_t time;		/* nanoseconds, as the recording's clock has it; never less than before */
+	uint64_t insns;		/* instructions that this trace executed so far, up to and with .from */
+	uint64_t from, to;
+	uint64_t value;
+	union {
+		const char *text;	/* PTW_FLOW_GAP: what happened; static */
+	};
+	uint64_t offset;	/* GAP: in the trace; else 0 */
+};
+
+enum ptw_stream_order { PTW_ORDER_TIME, PTW_ORDER_TRACE };
+
+enum ptw_stream_flags {
+	PTW_STREAM_ALL_JUMPS = 1 << 0,	/* each taken branch: conditional ones and jumps inside of functions, too */
+	PTW_STREAM_RUNS = 1 << 1,	/* PTW_FLOW_RUN between the branches */
+	PTW_STREAM_TOTALS = 1 << 2,	/* no branches at all: gaps, switches, begin and end, with .insns */
+};
+
+struct ptw_stream_options {
+	enum ptw_stream_order order;
+	unsigned int flags;
+	unsigned int threads;		/* to decode with; 0: one for each core */
+	const size_t *trace;		/* indices of the traces that are wanted; NULL: all */
+	size_t traces;
+	/* Called now and then with how much of all bytes is done; may be NULL. */
+	void (*on_progress)(void *context, uint64_t done, uint64_t size);
+	void *context;
+};
+
+/** struct ptw_thread - a thread that was on a CPU */
+struct ptw_thread {
+	int32_t pid;		/* -1: unknown */
+	int32_t tid;		/* 0: idle, of @cpu; -1: whatever ran on @cpu */
+	int32_t cpu;		/* of idle and unknown ones; else -1 */
+	char comm[16];		/* its last name; "" unknown */
+};
+
+/** struct ptw_place - what an address is */
+struct ptw_place {
+	const struct ptw_symbol *symbol;	/* NULL: none */
+	uint64_t start;		/* address of the symbol there, as mapped */
+	const char *object;	/* module or file (its last part); NULL: the kernel itself, or unknown */
+};
+
+struct ptw_stream;
+
+/** ptw_stream_open() - NULL: @err tells why. @recording must stay. */
+struct ptw_stream *ptw_stream_open(struct ptw_recording *recording, const struct ptw_stream_options *options,
+				   struct ptw_error *err);
+
+/** ptw_stream_next() - the next record, valid until the next call; NULL: the end, or ptw_stream_failed() */
+const struct ptw_flow *ptw_stream_next(struct ptw_stream *stream);
+
+/** ptw_stream_failed() - whether the stream ended early (out of memory); then @err tells why */
+bool ptw_stream_failed(const struct ptw_stream *stream, struct ptw_error *err);
+
+/** ptw_stream_threads() - how many threads were seen so far */
+uint32_t ptw_stream_threads(const struct ptw_stream *stream);
+const struct ptw_thread *ptw_stream_thread(const struct ptw_stream *stream, uint32_t index);
+
+/**
+ * ptw_stream_place() - the symbol at @addr, as the thread of @flow had it mapped at the time of @flow
+ * Return: false: there is none.
+ */
+bool ptw_stream_place(struct ptw_stream *stream, const struct ptw_flow *flow, uint64_t addr,
+		      struct ptw_place *place);
+
+/** ptw_stream_symbol() - the same as text: "sym+0x1d [module]", else "0x…". Return: @buf. */
+char *ptw_stream_symbol(struct ptw_stream *stream, const struct ptw_flow *flow, uint64_t addr, char *buf,
+			size_t size);
+
+/** ptw_stream_totals() - what one trace came to, once the stream is at its end */
+struct ptw_trace_totals {
+	uint64_t bytes, insns, branches, errors, overflows, lost;
+	uint64_t first_time, last_time;
+};
+const struct ptw_trace_totals *ptw_stream_totals(const struct ptw_stream *stream, size_t trace);
+
+void ptw_stream_close(struct ptw_stream *stream);
+
+#endif /* PTWATCH_FLOW_STREAM_H */
