@@ -20,10 +20,11 @@
 #include <gelf.h>
 #include <libelf.h>
 
+#include "common/near.h"
+
 #define PAGE		4096ULL
 #define KERNEL_HALF	(1ULL << 63)	/* kernel addresses of x86-64 have the top bit set */
 #define NO_ENTRY	UINT32_MAX
-#define SUGGESTIONS	3
 #define CHOICES		4
 /* How far ptw_symbols_at() looks back for an enclosing symbol past ones that end before the address. */
 #define NESTING		16
@@ -630,46 +631,6 @@ static bool parse_number(const char *text, uint64_t *value)
 	return !errno && end != text && !*end;
 }
 
-/*
- * Edits (insert, delete, replace, swap neighbours) that turn @a into @b; anything over @most is @most + 1.
- * Names longer than the buffers are never near.
- */
-static unsigned int edit_distance(const char *a, size_t n, const char *b, size_t m, unsigned int most)
-{
-	unsigned int rows[3][129], *before = rows[0], *above = rows[1], *row = rows[2];
-
-	if (n > 128 || m > 128 || (n > m ? n - m : m - n) > most)
-		return most + 1;
-	for (size_t j = 0; j <= m; j++)
-		above[j] = j;
-	for (size_t i = 1; i <= n; i++) {
-		unsigned int least, *spare;
-
-		least = row[0] = i;
-		for (size_t j = 1; j <= m; j++) {
-			unsigned int d = above[j - 1] + (a[i - 1] != b[j - 1]);
-
-			if (above[j] + 1 < d)
-				d = above[j] + 1;
-			if (row[j - 1] + 1 < d)
-				d = row[j - 1] + 1;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-			    before[j - 2] + 1 < d)
-				d = before[j - 2] + 1;
-			row[j] = d;
-			if (d < least)
-				least = d;
-		}
-		if (least > most)
-			return most + 1;
-		spare = before;
-		before = above;
-		above = row;
-		row = spare;
-	}
-	return above[m];
-}
-
 /* A text that grows inside a fixed buffer and is cut when it is full. */
 struct text {
 	char data[512];
@@ -689,94 +650,37 @@ static void __attribute__((format(printf, 2, 3))) append(struct text *text, cons
 		text->used += (size_t)n < room ? (size_t)n : room - 1;
 }
 
-struct near {
-	const char *name[SUGGESTIONS];
-	const char *module[SUGGESTIONS];
-	unsigned int distance[SUGGESTIONS];
-	size_t count;
-};
-
-static void consider(struct near *near, const char *name, const char *module, unsigned int distance)
-{
-	size_t i;
-
-	for (i = 0; i < near->count; i++) {
-		if (!strcmp(near->name[i], name) && near->module[i] == module)
-			return;
-	}
-	if (near->count < SUGGESTIONS)
-		near->count++;
-	else if (distance >= near->distance[SUGGESTIONS - 1])
-		return;
-	for (i = near->count - 1; i > 0 && near->distance[i - 1] > distance; i--) {
-		near->name[i] = near->name[i - 1];
-		near->module[i] = near->module[i - 1];
-		near->distance[i] = near->distance[i - 1];
-	}
-	near->name[i] = name;
-	near->module[i] = module;
-	near->distance[i] = distance;
-}
-
-static unsigned int most_edits(size_t length)
-{
-	return length < 4 ? 1 : length < 9 ? 2 : 3;
-}
-
-/* A name people shortened is near as well, behind the mistyped ones. */
-static unsigned int distance_of(const char *wanted, size_t length, const char *name)
-{
-	unsigned int most = most_edits(length), d = edit_distance(wanted, length, name, strlen(name), most);
-
-	/* Padding in front of a function is not what anyone watches. */
-	if (starts_with(name, "__pfx_"))
-		return UINT_MAX;
-	if (d <= most)
-		return d;
-	return length >= 4 && strstr(name, wanted) ? 8 + strlen(name) - length : UINT_MAX;
-}
-
 static int no_module(const struct ptw_symbols *symbols, const char *module, struct ptw_error *err)
 {
-	struct near near = { .count = 0 };
-	struct text text = { .used = 0 };
+	struct ptw_near near = { .wanted = module };
+	char text[512];
 
-	for (size_t i = 0; i < symbols->modules; i++) {
-		unsigned int d = distance_of(module, strlen(module), symbols->module[i]);
-
-		if (d != UINT_MAX)
-			consider(&near, symbols->module[i], NULL, d);
-	}
-	for (size_t i = 0; i < near.count; i++)
-		append(&text, "%s%s", i ? ", " : "; did you mean ", near.name[i]);
+	for (size_t i = 0; i < symbols->modules; i++)
+		ptw_near_consider(&near, symbols->module[i]);
 	return ptw_error_set(err, PTW_EXIT_FAILED,
-			     "%s: no symbols of such a module (is it loaded?)%s%s", module,
-			     text.data, near.count ? "?" : "");
+			     "%s: no symbols of such a module (is it loaded?)%s", module,
+			     ptw_near_text(&near, text, sizeof(text)));
 }
 
 static int no_symbol(const struct ptw_symbols *symbols, const char *name, const char *module,
 		     bool kernel_only, struct ptw_error *err)
 {
-	struct near near = { .count = 0 };
-	struct text text = { .used = 0 };
-	size_t length = strlen(name);
+	struct ptw_near near = { .wanted = name };
+	char text[512];
 
 	for (size_t i = 0; i < symbols->count; i++) {
 		const struct ptw_symbol *s = &symbols->entry[i].pub;
-		unsigned int d;
 
-		if ((module && s->module != module) || (kernel_only && s->module))
+		/* Padding in front of a function is not what anyone watches. */
+		if ((module && s->module != module) || (kernel_only && s->module) ||
+		    starts_with(s->name, "__pfx_"))
 			continue;
-		d = distance_of(name, length, s->name);
-		if (d != UINT_MAX)
-			consider(&near, s->name, s->module, d);
+		ptw_near_consider_in(&near, s->module, s->name);
 	}
-	for (size_t i = 0; i < near.count; i++)
-		append(&text, "%s%s%s%s", i ? ", " : "; did you mean ", near.module[i] ? near.module[i] : "",
-		       near.module[i] ? ":" : "", near.name[i]);
-	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: no such symbol%s%s%s%s", name, module ? " in " : "",
-			     module ? module : "", text.data,
-			     near.count ? "?" : "; is its module loaded? /proc/kallsyms lists what there is");
+	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: no such symbol%s%s%s", name, module ? " in " : "",
+			     module ? module : "",
+			     near.count ? ptw_near_text(&near, text, sizeof(text)) :
+			     "; is its module loaded? /proc/kallsyms lists what there is");
 }
 
 static bool is_global(const struct entry *e)
