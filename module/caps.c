@@ -70,6 +70,13 @@ u32 ptw_cap(enum ptw_cap cap)
 	return (leaf_14[cap_table[cap].subleaf][cap_table[cap].reg] & mask) >> __ffs(mask);
 }
 
+unsigned int ptw_caps_ranges(void)
+{
+	if (!ptw_cap(PTW_CAP_IP_FILTERING))
+		return 0;
+	return min(ptw_cap(PTW_CAP_NUM_ADDRESS_RANGES), PTW_MAX_RANGES);
+}
+
 bool ptw_caps_traceable(void)
 {
 	/*
@@ -185,8 +192,7 @@ void ptw_caps_fill_info(struct ptwatch_info *info)
 	memcpy(info->cpuid_14_0, leaf_14[0], sizeof(info->cpuid_14_0));
 	memcpy(info->cpuid_14_1, leaf_14[1], sizeof(info->cpuid_14_1));
 	memcpy(info->cpuid_15, leaf_15, sizeof(info->cpuid_15));
-	if (ptw_cap(PTW_CAP_IP_FILTERING))
-		info->address_ranges = ptw_cap(PTW_CAP_NUM_ADDRESS_RANGES);
+	info->address_ranges = ptw_caps_ranges();
 	info->mtc_periods = ptw_cap(PTW_CAP_MTC) ? ptw_cap(PTW_CAP_MTC_PERIODS) : 0;
 	info->cyc_thresholds = ptw_cap(PTW_CAP_PSB_CYC) ? ptw_cap(PTW_CAP_CYCLE_THRESHOLDS) : 0;
 	info->psb_periods = ptw_cap(PTW_CAP_PSB_CYC) ? ptw_cap(PTW_CAP_PSB_PERIODS) : 0;
@@ -196,4 +202,8 @@ void ptw_caps_fill_info(struct ptwatch_info *info)
 	info->rtit_ctl = rtit_ctl_available();
 	info->max_buffer_size = ptw_buffer_max_size();
 	info->breakpoint_slots = HBP_NUM;
+	if (ptw_caps_traceable())
+		info->modes = BIT(PTWATCH_MODE_RING);
+	if (branch_en_required())
+		info->rtit_ctl_required = RTIT_CTL_BRANCH_EN;
 }

@@ -121,6 +121,9 @@ static long ioctl_trace_setup(struct ptw_session *session, void __user *uarg)
 		return error;
 	if (arg.flags || arg.reserved || arg.nr_cpus)
 		return -EINVAL;
+	if (arg.mode || arg.banks || arg.switch_records || arg.target_kind || arg.nr_ranges ||
+	    arg.region_size)
+		return -EOPNOTSUPP;
 	if (!ptw_caps_traceable())
 		return -EOPNOTSUPP;
 	error = ptw_caps_check_rtit_ctl(arg.rtit_ctl);
@@ -218,7 +221,7 @@ static long ioctl_plain(struct ptw_session *session, unsigned int nr, unsigned l
 	mutex_lock(&ptw_config_lock);
 	switch (nr) {
 	case _IOC_NR(PTWATCH_IOC_TRACE_START):
-		error = session->trace ? check_trace_rights(session->trace->rtit_ctl) : 0;
+		error = session->trace ? check_trace_rights(session->trace->config.ctl) : 0;
 		error = error ?: ptw_trace_start(session);
 		break;
 	case _IOC_NR(PTWATCH_IOC_TRACE_STOP):

@@ -76,6 +76,8 @@ void ptw_caps_fill_info(struct ptwatch_info *info);
  * -EOPNOTSUPP: the CPU lacks it.
  */
 int ptw_caps_check_rtit_ctl(u64 ctl);
+/** ptw_caps_ranges() - number of IA32_RTIT_ADDRn pairs, at most PTW_MAX_RANGES */
+unsigned int ptw_caps_ranges(void);
 /** ptw_caps_traceable() - Intel PT with multi-entry ToPA */
 bool ptw_caps_traceable(void);
 /**
@@ -104,6 +106,27 @@ struct ptw_rtit_regs {
 	u64 addr[8];
 };
 
+#define PTW_MAX_RANGES	PTWATCH_MAX_RANGES
+
+/**
+ * struct ptw_rtit_config - what to trace
+ * @ctl: IA32_RTIT_CTL but TraceEn and ToPA; ADDRn_CFG tells which of @addr are used
+ * @cr3_match: IA32_RTIT_CR3_MATCH, if @ctl has CR3Filter
+ * @addr: IA32_RTIT_ADDRn_A and _B of each range, n = 0 ...
+ */
+struct ptw_rtit_config {
+	u64 ctl;
+	u64 cr3_match;
+	u64 addr[2 * PTW_MAX_RANGES];
+};
+
+/* IA32_RTIT_CTL.ADDRn_CFG: PTWATCH_RANGE_*, 0: not used */
+static inline unsigned int ptw_rtit_range_kind(const struct ptw_rtit_config *config,
+					       unsigned int range)
+{
+	return config->ctl >> (32 + 4 * range) & 0xf;
+}
+
 /*
  * All on the CPU concerned, IRQs off; ptw_rtit_stop() also in #DB and NMI context. None sleeps.
  */
@@ -111,8 +134,8 @@ struct ptw_rtit_regs {
 int ptw_rtit_save(struct ptw_rtit_regs *regs);
 /** ptw_rtit_restore() - write back what ptw_rtit_save() read; tracing must be off */
 void ptw_rtit_restore(const struct ptw_rtit_regs *regs);
-/** ptw_rtit_start() - begin writing at @output with a PSB+; -EIO when the CPU refuses @ctl */
-int ptw_rtit_start(const struct ptw_rtit_output *output, u64 ctl);
+/** ptw_rtit_start() - begin writing at @output with a PSB+; -EIO when the CPU refuses @config */
+int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_config *config);
 /** ptw_rtit_stop() - clear TraceEn, wait for the bytes to be visible, read back @output */
 void ptw_rtit_stop(struct ptw_rtit_output *output);
 
@@ -217,9 +240,13 @@ struct ptw_cpu_trace {
 	struct ptw_buffer *buffer;
 };
 
+/**
+ * struct ptw_trace - one session's trace
+ * @config: what its CPUs trace; under ptw_config_lock
+ */
 struct ptw_trace {
 	struct ptw_session *session;
-	u64 rtit_ctl;
+	struct ptw_rtit_config config;
 	u64 buffer_size;
 	int pmu_type;
 	struct cpumask cpus;
@@ -233,6 +260,17 @@ int ptw_trace_start(struct ptw_session *session);
 int ptw_trace_stop(struct ptw_session *session);
 int ptw_trace_thaw(struct ptw_session *session);
 void ptw_trace_release(struct ptw_session *session);
+/**
+ * ptw_trace_range_get() - take a free IA32_RTIT_ADDRn pair of @session's trace
+ * @start, @end: first and last address, both canonical
+ * @kind: PTWATCH_RANGE_*
+ *
+ * A CPU that runs goes by it from now on. Under cpus_read_lock() and ptw_config_lock; may sleep.
+ * Return: the range's number, -ENOSPC: none is free; -EINVAL: there is no trace.
+ */
+int ptw_trace_range_get(struct ptw_session *session, u64 start, u64 end, unsigned int kind);
+/** ptw_trace_range_put() - give a range back; as ptw_trace_range_get(); no error without a trace */
+void ptw_trace_range_put(struct ptw_session *session, int range);
 /** ptw_trace_any_frozen() - poll's POLLIN; any process context, no lock */
 bool ptw_trace_any_frozen(struct ptw_session *session);
 /**

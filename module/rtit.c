@@ -19,7 +19,7 @@
 
 static unsigned int nr_addr_msrs(void)
 {
-	return ptw_cap(PTW_CAP_IP_FILTERING) ? min(2 * ptw_cap(PTW_CAP_NUM_ADDRESS_RANGES), 8U) : 0;
+	return 2 * ptw_caps_ranges();
 }
 
 /*
@@ -70,20 +70,31 @@ void ptw_rtit_restore(const struct ptw_rtit_regs *regs)
 	write_ctl_disabled(regs->ctl);
 }
 
-int ptw_rtit_start(const struct ptw_rtit_output *output, u64 ctl)
+int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_config *config)
 {
+	unsigned int i;
+
 	/*
 	 * PacketByteCnt 0 makes the CPU begin with a PSB+, without which the trace has no place to
 	 * start decoding.
 	 */
 	wrmsrq(MSR_IA32_RTIT_STATUS, 0);
+	for (i = 0; i < PTW_MAX_RANGES; i++) {
+		if (!ptw_rtit_range_kind(config, i))
+			continue;
+		wrmsrq(MSR_IA32_RTIT_ADDR0_A + 2 * i, config->addr[2 * i]);
+		wrmsrq(MSR_IA32_RTIT_ADDR0_B + 2 * i, config->addr[2 * i + 1]);
+	}
+	if (config->ctl & RTIT_CTL_CR3EN)
+		wrmsrq(MSR_IA32_RTIT_CR3_MATCH, config->cr3_match);
 	wrmsrq(MSR_IA32_RTIT_OUTPUT_BASE, output->base);
 	wrmsrq(MSR_IA32_RTIT_OUTPUT_MASK, output->mask_ptrs);
 	/*
 	 * Everything was validated; _safe all the same, because a hypervisor may refuse what CPUID
 	 * promised.
 	 */
-	return wrmsrq_safe(MSR_IA32_RTIT_CTL, ctl | RTIT_CTL_TOPA | RTIT_CTL_TRACEEN) ? -EIO : 0;
+	return wrmsrq_safe(MSR_IA32_RTIT_CTL, config->ctl | RTIT_CTL_TOPA | RTIT_CTL_TRACEEN) ?
+		       -EIO : 0;
 }
 
 void ptw_rtit_stop(struct ptw_rtit_output *output)

@@ -97,7 +97,7 @@ static void start_local(void *info)
 		return;
 	ct->start_tsc = rdtsc();
 	if (READ_ONCE(halted) || ptw_caps_vmx_conflict() ||
-	    ptw_rtit_start(&ct->output, ct->trace->rtit_ctl)) {
+	    ptw_rtit_start(&ct->output, &ct->trace->config)) {
 		WRITE_ONCE(ct->state, PTWATCH_STATE_ERROR);
 		return;
 	}
@@ -182,7 +182,7 @@ static void publish(struct ptw_cpu_trace *ct, u64 freeze_seq)
 	control->head = head;
 	control->start_tsc = ct->start_tsc;
 	control->stop_tsc = ct->stop_tsc;
-	control->rtit_ctl = ct->trace->rtit_ctl | RTIT_CTL_TOPA | RTIT_CTL_TRACEEN;
+	control->rtit_ctl = ct->trace->config.ctl | RTIT_CTL_TOPA | RTIT_CTL_TRACEEN;
 	control->rtit_status = ct->output.status;
 	if (freeze_seq || state != PTWATCH_STATE_FROZEN)
 		control->freeze_seq = freeze_seq;
@@ -307,7 +307,7 @@ int ptw_trace_setup(struct ptw_session *session, const struct ptwatch_trace *arg
 	if (!trace)
 		return -ENOMEM;
 	trace->session = session;
-	trace->rtit_ctl = arg->rtit_ctl;
+	trace->config.ctl = arg->rtit_ctl;
 	trace->buffer_size = arg->buffer_size;
 	trace->pmu_type = arg->pt_pmu_type;
 	cpumask_copy(&trace->cpus, cpus);
@@ -341,6 +341,34 @@ void ptw_trace_release(struct ptw_session *session)
 	session->trace = NULL;
 	spin_unlock(&session->trace_lock);
 	trace_destroy(trace);
+}
+
+int ptw_trace_range_get(struct ptw_session *session, u64 start, u64 end, unsigned int kind)
+{
+	struct ptw_trace *trace = session->trace;
+	unsigned int i;
+
+	lockdep_assert_held(&ptw_config_lock);
+	if (!trace)
+		return -EINVAL;
+	for (i = 0; i < ptw_caps_ranges(); i++)
+		if (!ptw_rtit_range_kind(&trace->config, i))
+			break;
+	if (i == ptw_caps_ranges())
+		return -ENOSPC;
+	trace->config.addr[2 * i] = start;
+	trace->config.addr[2 * i + 1] = end;
+	trace->config.ctl |= (u64)kind << (32 + 4 * i);
+	return i;
+}
+
+void ptw_trace_range_put(struct ptw_session *session, int range)
+{
+	struct ptw_trace *trace = session->trace;
+
+	lockdep_assert_held(&ptw_config_lock);
+	if (trace)
+		trace->config.ctl &= ~(0xfULL << (32 + 4 * range));
 }
 
 struct ptw_buffer *ptw_trace_buffer(struct ptw_session *session, unsigned int cpu)

@@ -28,9 +28,28 @@
  *	ioctl(fd, PTWATCH_IOC_TRACE_STOP);
  *	close(fd);
  *
+ * That is mode RING: the newest bytes win, nothing interrupts. The two others:
+ *
+ *	STREAM, everything is read while it is written:
+ *	for (;;) {
+ *		poll(fd)		POLLIN: a region of the buffer is full; after a time-out:
+ *		ioctl(fd, PTWATCH_IOC_TRACE_FLUSH);
+ *		head = control->head	(atomic, acquire) bytes since SETUP, never wraps
+ *		use data[tail % data_size] ... up to data[head % data_size]
+ *		ioctl(fd, PTWATCH_IOC_TRACE_ADVANCE, { cpu, tail = head });
+ *	}
+ *	What the CPU writes while no region is free goes nowhere, but is counted: control->lost, and
+ *	where in the stream, control->losses[].
+ *
+ *	BANKS, each freeze is a buffer, and tracing goes on in the next:
+ *	poll(fd)			POLLIN: a bank is frozen
+ *	bank = control->banks[n] whose state is PTWATCH_BANK_FROZEN
+ *	data = mmap(..., PTWATCH_MMAP_BANK(cpu, n)), as a ring: bank->head, bank->flags
+ *	ioctl(fd, PTWATCH_IOC_BANK_FREE, { cpu, n });
+ *
  * poll() reports POLLPRI once for the alarms raised since it last did (also for those raised before
  * the first call; epoll's EPOLL_CTL_ADD is such a call and uses them up), and POLLIN as long as a
- * CPU's trace is frozen.
+ * CPU's trace or a bank of it is frozen, or a stream has a full region to be read.
  *
  * The alarms themselves travel over generic netlink: <linux/ptwatch_netlink.h>.
  *
@@ -63,13 +82,26 @@
 #define PTWATCH_RTIT_CTL_CYCEN		(1ULL << 1)
 #define PTWATCH_RTIT_CTL_OS		(1ULL << 2)	/* trace CPL 0; CAP_SYS_ADMIN */
 #define PTWATCH_RTIT_CTL_USER		(1ULL << 3)	/* trace CPL > 0 */
+#define PTWATCH_RTIT_CTL_PWREVTEN	(1ULL << 4)	/* power events: MWAIT, PWRE, PWRX, EXSTOP */
+#define PTWATCH_RTIT_CTL_FUPONPTW	(1ULL << 5)	/* FUP after PTW; needs PTWEN */
 #define PTWATCH_RTIT_CTL_MTCEN		(1ULL << 9)
 #define PTWATCH_RTIT_CTL_TSCEN		(1ULL << 10)
 #define PTWATCH_RTIT_CTL_DISRETC	(1ULL << 11)
+#define PTWATCH_RTIT_CTL_PTWEN		(1ULL << 12)	/* PTWRITE */
 #define PTWATCH_RTIT_CTL_BRANCHEN	(1ULL << 13)
 #define PTWATCH_RTIT_CTL_MTCFREQ	(0xfULL << 14)	/* one of info.mtc_periods */
 #define PTWATCH_RTIT_CTL_CYCTHRESH	(0xfULL << 19)	/* one of info.cyc_thresholds */
 #define PTWATCH_RTIT_CTL_PSBFREQ	(0xfULL << 24)	/* of info.psb_periods: 2 KiB << n */
+#define PTWATCH_RTIT_CTL_EVENTEN	(1ULL << 31)	/* event trace: CFE, EVD; needs BRANCHEN */
+#define PTWATCH_RTIT_CTL_DISTNT		(1ULL << 55)	/* no TNT packets; needs BRANCHEN */
+
+/* How the buffer of a CPU is used; ptwatch_trace.mode. */
+#define PTWATCH_MODE_RING	0U	/* the newest bytes win, no interrupts */
+#define PTWATCH_MODE_STREAM	1U	/* interrupts, a reader keeps up, loss is counted */
+#define PTWATCH_MODE_BANKS	2U	/* several rings; a freeze goes on in the next one */
+
+#define PTWATCH_MAX_BANKS	16
+#define PTWATCH_MAX_RANGES	4
 
 /**
  * struct ptwatch_info - PTWATCH_IOC_INFO: what the CPU and the module can do (_IOWR)
@@ -89,9 +121,11 @@
  * @max_nonturbo_ratio: out: MSR_PLATFORM_INFO[15:8], base frequency in units of 100 MHz; 0: unknown
  * @tsc_khz: out: TSC frequency in kHz as the kernel measured it
  * @rtit_ctl: out: IA32_RTIT_CTL bits and fields that TRACE_SETUP accepts on this CPU
- * @max_buffer_size: out: largest ptwatch_trace.buffer_size, bytes per CPU
+ * @max_buffer_size: out: largest ptwatch_trace.buffer_size, bytes per CPU; with several banks, of
+ *	all of them together. All CPUs together stay within half of the memory.
  * @breakpoint_slots: out: debug registers a CPU has (shared with perf, gdb and ptrace)
- * @reserved: out: 0
+ * @modes: out: bit n set: ptwatch_trace.mode n works
+ * @rtit_ctl_required: out: bits of @rtit_ctl that must be set (BranchEn on Broadwell: BDM106)
  *
  * Never fails for a CPU without Intel PT: PTWATCH_INFO_PT is then clear, and watches still work.
  */
@@ -114,36 +148,118 @@ struct ptwatch_info {
 	__u64 rtit_ctl;
 	__u64 max_buffer_size;
 	__u32 breakpoint_slots;
-	__u32 reserved;
+	__u32 modes;
+	__u64 rtit_ctl_required;
 };
 
 #define PTWATCH_INFO_PT			(1U << 0)	/* the CPU has Intel PT */
 #define PTWATCH_INFO_TRACEABLE		(1U << 1)	/* multi-entry ToPA: TRACE_SETUP works */
 #define PTWATCH_INFO_VMX_CONFLICT	(1U << 2)	/* not while VMX is on: VMX_MISC[14] = 0 */
 #define PTWATCH_INFO_LOCKDOWN		(1U << 3)	/* lockdown=confidentiality */
+#define PTWATCH_INFO_CR3_FILTER		(1U << 4)	/* the CPU can filter by address space */
+#define PTWATCH_INFO_PTI		(1U << 5)	/* page table isolation is on */
+#define PTWATCH_INFO_SINGLE_REGION	(1U << 6)	/* ToPA of one entry: rings of one region only */
+
+/**
+ * struct ptwatch_range - instruction addresses, to trace these only or to stop at them
+ * @start: in: first address; canonical
+ * @end: in: last address, inclusive; canonical, not below @start
+ * @kind: in: PTWATCH_RANGE_FILTER or PTWATCH_RANGE_STOP
+ * @reserved: in: 0
+ *
+ * An IA32_RTIT_ADDRn pair (SDM, "Filtering by IP"). With any FILTER range, only what lies in one of
+ * them is traced. When an instruction in a STOP range is reached, the CPU stops tracing
+ * (PTWATCH_CONTROL_STOPPED) until it is stopped and started again.
+ */
+struct ptwatch_range {
+	__u64 start;
+	__u64 end;
+	__u32 kind;
+	__u32 reserved;
+};
+
+#define PTWATCH_RANGE_FILTER	1U
+#define PTWATCH_RANGE_STOP	2U
+
+/* Whom to trace on the CPUs of the trace; ptwatch_trace.target_kind. */
+#define PTWATCH_TARGET_ALL	0U	/* everything that runs there */
+#define PTWATCH_TARGET_PROCESS	1U	/* target: a process id; all its threads, also after exec */
+#define PTWATCH_TARGET_CGROUP	2U	/* target: an open cgroup v2 directory; those below, too */
+
+/* How that is brought about; ptwatch_trace.filter. */
+#define PTWATCH_FILTER_NONE	0U	/* it is not needed */
+#define PTWATCH_FILTER_CR3	1U	/* by the CPU: context switches cost nothing */
+#define PTWATCH_FILTER_SWITCH	2U	/* tracing is switched with the task */
+
+/* ptwatch_trace.flags */
+#define PTWATCH_TRACE_FOLLOW_FORK	(1U << 0)	/* with TARGET_PROCESS: its children, too */
+/*
+ * START leaves each CPU paused until a watch's start action on that CPU; a stop action pauses it
+ * again.
+ */
+#define PTWATCH_TRACE_PAUSED		(1U << 1)
+/* Filter by task switch even where CR3 would do. */
+#define PTWATCH_TRACE_NO_CR3		(1U << 2)
+
+/* Why TRACE_SETUP or TRACE_START failed, where errno is not enough; ptwatch_trace.reason. */
+#define PTWATCH_REASON_NONE		0U
+#define PTWATCH_REASON_NO_PT		1U	/* no Intel PT, or no ToPA output */
+#define PTWATCH_REASON_RTIT_CTL		2U	/* the CPU lacks what @unsupported names */
+#define PTWATCH_REASON_RANGES		3U	/* fewer address ranges: info.address_ranges */
+#define PTWATCH_REASON_MODE		4U	/* not this mode, or buffer: ToPA has one entry only */
+#define PTWATCH_REASON_NO_PMI		5U	/* no ToPA interrupt (no architectural PMU) */
+#define PTWATCH_REASON_SESSION		6U	/* another session: @holder_pid, @holder_comm */
+#define PTWATCH_REASON_PERF		7U	/* a perf event holds the intel_pt PMU */
+#define PTWATCH_REASON_ENABLED		8U	/* TraceEn is set by someone else, such as firmware */
+#define PTWATCH_REASON_VMX		9U	/* VMX is on, on a CPU that can't trace then */
+#define PTWATCH_REASON_CPU_DIFFERS	10U	/* that CPU lacks what the others have */
 
 /**
  * struct ptwatch_trace - PTWATCH_IOC_TRACE_SETUP: reserve Intel PT and its buffers on CPUs (_IOWR)
  * @size: in: sizeof(struct ptwatch_trace)
- * @flags: in: 0
+ * @flags: in: PTWATCH_TRACE_*
  * @rtit_ctl: in: PTWATCH_RTIT_CTL_* bits; at least one of OS and USER
- * @buffer_size: in: bytes for each CPU, a multiple of the page size, at most info.max_buffer_size;
- *	out: what was allocated (the same)
+ * @buffer_size: in: bytes for each CPU (and each of its banks), a multiple of the page size, at
+ *	most info.max_buffer_size; out: what was allocated (the same)
  * @cpus: in: user pointer to a bitmap of CPU numbers (bit n of byte n / 8, as
  *	sched_setaffinity(2)); 0: every online CPU. A CPU that is not online is EINVAL.
  * @cpus_size: in: bytes at @cpus
  * @pt_pmu_type: in: the number in /sys/bus/event_source/devices/intel_pt/type, through which perf
  *	is kept off these CPUs while the session lives; -1 when that file does not exist (with -1,
  *	only other sessions are kept off; EINVAL when the kernel does have that PMU)
- * @nr_cpus: out: CPUs set up
+ * @nr_cpus: in: 0; out: CPUs set up
+ * @mode: in: PTWATCH_MODE_*
+ * @region_size: in: largest piece of contiguous memory, a power of two from the page size on, which
+ *	is also how often a stream interrupts; 0: as large as can be had (for a stream: an eighth of
+ *	the buffer). STREAM needs four regions at least.
+ * @banks: in: with BANKS, 2 to PTWATCH_MAX_BANKS, else 0
+ * @switch_records: in: context switches each CPU remembers, a power of two from 128 to 2^20
+ *	(struct ptwatch_switches); 0: none. CAP_SYS_ADMIN, as it tells of other people's tasks.
+ * @target_kind: in: PTWATCH_TARGET_*
+ * @target: in: the process id (as this process sees it) or cgroup descriptor; 0 with TARGET_ALL
+ * @nr_ranges: in: ranges used, at most info.address_ranges
+ * @filter: in: 0; out: PTWATCH_FILTER_*
+ * @ranges: in: zeros beyond @nr_ranges
+ * @unsupported: in: 0; out, with EOPNOTSUPP: bits and fields of @rtit_ctl that this CPU lacks
+ * @reason: in: 0; out, also of a call that failed: PTWATCH_REASON_*
+ * @reason_cpu: in: 0; out: the CPU that @reason is about
+ * @holder_pid: in: 0; out, with REASON_SESSION: who set up the other session, as the initial pid
+ *	namespace has it
  * @reserved: in: 0
+ * @holder_comm: in: zeros; out, with REASON_SESSION: its name at that time
  *
- * The buffer is a ring: the newest bytes win and nothing interrupts. Its memory is zeroed. A CPU
- * that goes offline keeps its buffer and resumes when it is back online.
+ * The buffer's memory is zeroed. A CPU that goes offline keeps its buffer and resumes when it is
+ * back online.
+ *
+ * Tracing one process: CR3 filtering serves user code alone, kernel code alone, and both where PTI
+ * is off, for one process without FOLLOW_FORK; otherwise tracing is switched with the task. With
+ * CR3 filtering, tasks that share the address space are traced with it: vfork() children up to
+ * their exec and, with OS, kernel threads that borrow it.
  *
  * Errors: EBUSY (perf, another session, or firmware uses Intel PT on one of the CPUs, or this
- * session has a trace already), EOPNOTSUPP (no Intel PT, or a bit of @rtit_ctl this CPU lacks),
- * ENOMEM, EINVAL, EPERM.
+ * session has a trace already), EOPNOTSUPP (no Intel PT, or what @reason and @unsupported tell),
+ * ESRCH (no such process, or one without an address space), EBADF (no cgroup v2 directory), ENOMEM,
+ * EINVAL, EPERM. A failed call writes nothing but @unsupported to @holder_comm.
  */
 struct ptwatch_trace {
 	__u32 size;
@@ -154,6 +270,53 @@ struct ptwatch_trace {
 	__u32 cpus_size;
 	__s32 pt_pmu_type;
 	__u32 nr_cpus;
+	__u32 mode;
+	__u64 region_size;
+	__u32 banks;
+	__u32 switch_records;
+	__u32 target_kind;
+	__s32 target;
+	__u32 nr_ranges;
+	__u32 filter;
+	struct ptwatch_range ranges[PTWATCH_MAX_RANGES];
+	__u64 unsupported;
+	__u32 reason;
+	__u32 reason_cpu;
+	__s32 holder_pid;
+	__u32 reserved;
+	char holder_comm[16];
+};
+
+/**
+ * struct ptwatch_advance - PTWATCH_IOC_TRACE_ADVANCE: what a stream's reader has done with (_IOW)
+ * @size: in: sizeof(struct ptwatch_advance)
+ * @cpu: in: a CPU of the trace
+ * @tail: in: bytes of the stream that may be overwritten; not less than before, at most
+ *	control->head
+ *
+ * A CPU that had no room goes on with what is free now. Errors: EINVAL (no stream on that CPU, or
+ * @tail out of range).
+ */
+struct ptwatch_advance {
+	__u32 size;
+	__u32 cpu;
+	__u64 tail;
+};
+
+/**
+ * struct ptwatch_bank_free - PTWATCH_IOC_BANK_FREE: a frozen bank has been read (_IOW)
+ * @size: in: sizeof(struct ptwatch_bank_free)
+ * @cpu: in: a CPU of the trace
+ * @bank: in: a bank whose state is PTWATCH_BANK_FROZEN; else EINVAL
+ * @reserved: in: 0
+ *
+ * The bank is used again by a later freeze. A CPU that was frozen because no bank was free stays so
+ * until THAW.
+ */
+struct ptwatch_bank_free {
+	__u32 size;
+	__u32 cpu;
+	__u32 bank;
 	__u32 reserved;
 };
 
@@ -247,6 +410,18 @@ struct ptwatch_watch_stat {
 #define PTWATCH_IOC_TRACE_RELEASE _IO(PTWATCH_IOC_MAGIC, 0x13)
 /* Thaw: every frozen CPU becomes stopped and can be started again. */
 #define PTWATCH_IOC_TRACE_THAW	_IO(PTWATCH_IOC_MAGIC, 0x14)
+/*
+ * A snapshot: freeze every CPU that runs, as a watch does. With BANKS each goes on in its next
+ * bank, if one is free.
+ */
+#define PTWATCH_IOC_TRACE_FREEZE _IO(PTWATCH_IOC_MAGIC, 0x15)
+/*
+ * Publish head (and in RING, WRAPPED) of every CPU that runs; it goes on with a PSB+ there. For a
+ * stream also what an interrupt that never came should have done.
+ */
+#define PTWATCH_IOC_TRACE_FLUSH	_IO(PTWATCH_IOC_MAGIC, 0x16)
+#define PTWATCH_IOC_TRACE_ADVANCE _IOW(PTWATCH_IOC_MAGIC, 0x17, struct ptwatch_advance)
+#define PTWATCH_IOC_BANK_FREE	_IOW(PTWATCH_IOC_MAGIC, 0x18, struct ptwatch_bank_free)
 #define PTWATCH_IOC_WATCH_ADD	_IOWR(PTWATCH_IOC_MAGIC, 0x20, struct ptwatch_watch)
 /*
  * Disarm; the argument is the number of a watch of this session (ENOENT otherwise), passed by
@@ -261,6 +436,9 @@ struct ptwatch_watch_stat {
  */
 #define PTWATCH_MMAP_CONTROL(cpu)	((__u64)(cpu) << 40)			/* one page */
 #define PTWATCH_MMAP_DATA(cpu)		((__u64)(cpu) << 40 | 1ULL << 39)	/* <= buffer_size */
+#define PTWATCH_MMAP_BANK(cpu, bank)	(PTWATCH_MMAP_DATA(cpu) | (__u64)(bank) << 35)	/* likewise */
+/* ptwatch_switches.data_offset + switch_records * sizeof(struct ptwatch_switch), in whole pages */
+#define PTWATCH_MMAP_SWITCHES(cpu)	((__u64)(cpu) << 40 | 1ULL << 38)
 
 /* ptwatch_control.state */
 #define PTWATCH_STATE_STOPPED	0U
@@ -270,27 +448,80 @@ struct ptwatch_watch_stat {
 #define PTWATCH_STATE_OFFLINE	4U	/* the CPU is offline; resumes by itself */
 
 #define PTWATCH_CONTROL_WRAPPED	(1U << 0)	/* the ring is full: the oldest byte is at head */
+#define PTWATCH_CONTROL_STOPPED	(1U << 1)	/* a STOP range was reached, tracing ended there */
+#define PTWATCH_CONTROL_VMX	(1U << 2)	/* someone switched VMX on, which ended tracing */
+/*
+ * The CPU overran a stream's buffer before its interrupt came: packets were lost that nobody could
+ * count. Their place is in losses[] with bytes = 0.
+ */
+#define PTWATCH_CONTROL_OVERRUN	(1U << 3)
+
+/**
+ * struct ptwatch_loss - where a stream has a gap
+ * @position: in the stream (as control.head), of the byte behind the gap
+ * @bytes: written by the CPU and lost
+ * @start_tsc: when the CPU had no room any more
+ * @end_tsc: when it had again
+ */
+struct ptwatch_loss {
+	__u64 position;
+	__u64 bytes;
+	__u64 start_tsc;
+	__u64 end_tsc;
+};
+
+#define PTWATCH_LOSSES		16
+
+/**
+ * struct ptwatch_bank - one ring of a CPU
+ * @state: PTWATCH_BANK_*
+ * @flags: PTWATCH_CONTROL_WRAPPED, once it is frozen
+ * @head: as ptwatch_control.head, once it is frozen
+ * @start_tsc: when tracing into it last started
+ * @stop_tsc: when it was frozen
+ * @freeze_seq: sequence number of the alarm that froze it; 0: TRACE_FREEZE did
+ */
+struct ptwatch_bank {
+	__u32 state;
+	__u32 flags;
+	__u64 head;
+	__u64 start_tsc;
+	__u64 stop_tsc;
+	__u64 freeze_seq;
+};
+
+#define PTWATCH_BANK_NONE	0U	/* there is no such bank */
+#define PTWATCH_BANK_FREE	1U	/* not used yet, or again */
+#define PTWATCH_BANK_ACTIVE	2U	/* the CPU writes it, or did last */
+#define PTWATCH_BANK_FROZEN	3U	/* to be read, and freed with BANK_FREE */
 
 /**
  * struct ptwatch_control - the control page of one CPU, read-only
  * @size: bytes of this struct that the module fills
  * @cpu: the CPU
  * @sequence: even while the page is at rest; read it before and after (with acquire ordering), and
- *	again when the two differ or are odd
+ *	again when the two differ or are odd. Not changed by what is marked "live".
  * @state: PTWATCH_STATE_*
  * @flags: PTWATCH_CONTROL_*
  * @bank: number of the buffer the CPU writes; 0 while there is only one
  * @data_size: bytes of the data mapping
- * @head: offset in the data mapping behind the newest byte; valid unless RUNNING. With WRAPPED the
- *	trace is data[head .. data_size) followed by data[0 .. head), otherwise it is data[0 ..
- *	head).
- * @tail: 0 (what a reader consumed; for buffers that stream)
- * @lost: 0 (bytes lost; for buffers that stream)
+ * @head: RING and BANKS: offset in the data mapping (of @bank) behind the newest byte; as of the
+ *	last STOP, freeze or FLUSH. With WRAPPED the trace is data[head .. data_size) followed by
+ *	data[0 .. head), otherwise it is data[0 .. head).
+ *	STREAM: bytes that can be read since SETUP; byte n is at data[n % data_size]. Live: load it
+ *	with acquire ordering.
+ * @tail: STREAM: bytes that ADVANCE gave back; else 0
+ * @lost: STREAM: bytes written by the CPU that had no room; live. The CPU wrote @head + @lost bytes
+ *	in all.
  * @start_tsc: TSC when tracing last started
  * @stop_tsc: TSC when it last stopped or froze
  * @rtit_ctl: IA32_RTIT_CTL while tracing
  * @rtit_status: IA32_RTIT_STATUS when it last stopped
  * @freeze_seq: sequence number of the alarm that froze it; 0: not frozen by a watch
+ * @nr_losses: STREAM: gaps so far; live. Gap n is losses[n % PTWATCH_LOSSES]; a new one begins only
+ *	after an ADVANCE that ended the one before, so who looks before each ADVANCE sees all.
+ * @losses: STREAM: see @nr_losses
+ * @banks: BANKS: each of them
  */
 struct ptwatch_control {
 	__u32 size;
@@ -308,6 +539,53 @@ struct ptwatch_control {
 	__u64 rtit_ctl;
 	__u64 rtit_status;
 	__u64 freeze_seq;
+	__u64 nr_losses;
+	struct ptwatch_loss losses[PTWATCH_LOSSES];
+	struct ptwatch_bank banks[PTWATCH_MAX_BANKS];
+};
+
+/**
+ * struct ptwatch_switch - one context switch of a CPU
+ * @tsc: when, while @prev still had the CPU
+ * @prev_tid: thread that lost the CPU, as the initial pid namespace has it; 0: idle
+ * @prev_pid: its process
+ * @next_tid: thread that got it
+ * @next_pid: its process
+ * @cpu: the CPU
+ * @flags: PTWATCH_SWITCH_*
+ */
+struct ptwatch_switch {
+	__u64 tsc;
+	__u32 prev_tid;
+	__u32 prev_pid;
+	__u32 next_tid;
+	__u32 next_pid;
+	__u32 cpu;
+	__u32 flags;
+};
+
+#define PTWATCH_SWITCH_PREEMPT	(1U << 0)	/* prev would have gone on running */
+/* No switch: who had the CPU when its tracing was started (prev and next are the same). */
+#define PTWATCH_SWITCH_START	(1U << 1)
+
+/**
+ * struct ptwatch_switches - the first bytes of the PTWATCH_MMAP_SWITCHES() mapping, read-only
+ * @size: bytes of this struct
+ * @cpu: the CPU
+ * @records: how many there is room for, a power of two
+ * @data_offset: of the first record in the mapping
+ * @head: records written since SETUP (load it with acquire ordering); record n is at index
+ *	n % @records, if head - n < @records still holds after it was copied. What is older was
+ *	overwritten: the reader that was too slow knows exactly how many it missed.
+ *
+ * Written from START on while the trace is RUNNING or FROZEN, whatever its target.
+ */
+struct ptwatch_switches {
+	__u32 size;
+	__u32 cpu;
+	__u32 records;
+	__u32 data_offset;
+	__u64 head;
 };
 
 #endif /* _UAPI_LINUX_PTWATCH_H */
