@@ -15,8 +15,18 @@ void cpuid_on_insn(unsigned int index, void *insn_vaddr)
 	uint32_t leaf = guest_reg(v, GUEST_RAX), subleaf = guest_reg(v, GUEST_RCX);
 	struct patch *p = &v->patch;
 	struct cpuid_regs r;
+	uint64_t count;
 
-	if (leaf == 7 && subleaf == 0) {
+	if (leaf == COUNT_LEAF) {
+		if (count_mark(v, !(guest_reg(v, GUEST_CS) & 3), subleaf) || !count_read(v, subleaf, &count))
+			count = 0;
+		p->write = PATCH_EAX | PATCH_EBX | PATCH_ECX | PATCH_EDX;
+		p->eax = count;
+		p->edx = count >> 32;
+		p->ebx = COUNT_SIGNATURE;
+		p->ecx = 0;
+		p->ebx_or = 0;
+	} else if (leaf == 7 && subleaf == 0) {
 		p->write = 0;
 		p->ebx_or = LEAF_7_EBX_PT;
 	} else if (model_cpuid(opts.model, leaf, subleaf, &r)) {

@@ -9,71 +9,13 @@
 
 #define MSR_FAULTING 0x800
 
-/*
- * MSRs of the emulator's own, for measurements by the guest. Reading one costs the instructions of
- * the read and nothing else.
- */
-#define MSR_EMU_PMIS		0x4fff0003	/* PMIs of this CPU */
-#define MSR_EMU_INSNS_KERNEL	0x4fff0010	/* instructions executed by this CPU */
-#define MSR_EMU_INSNS_USER	0x4fff0011
-#define MSR_EMU_ALL_KERNEL	0x4fff0012	/* the same, sum of all CPUs */
-#define MSR_EMU_ALL_USER	0x4fff0013
-#define MSR_EMU_BYTES		0x4fff0014	/* packet bytes of this CPU */
-#define MSR_EMU_ALL_BYTES	0x4fff0015
-#define MSR_EMU_CLASS0		0x4fff0020	/* packet bytes of all CPUs by enum packet_class */
-#define MSR_EMU_FIRST		MSR_EMU_PMIS
-#define MSR_EMU_LAST		(MSR_EMU_CLASS0 + PACKET_CLASSES - 1)
-
-static uint64_t sum_insns(int kernel)
-{
-	uint64_t sum = 0;
-
-	for (unsigned int i = 0; i < vcpu_count(); i++)
-		sum += executed_at(vcpu_get(i), kernel);
-	return sum;
-}
-
-static enum msr_result emu_read(struct vcpu *v, uint32_t msr, uint64_t *value)
-{
-	*value = 0;
-	switch (msr) {
-	case MSR_EMU_PMIS:
-		*value = v->n_pmi;
-		return MSR_OK;
-	case MSR_EMU_INSNS_KERNEL:
-		*value = executed_at(v, 1);
-		return MSR_OK;
-	case MSR_EMU_INSNS_USER:
-		*value = executed_at(v, 0);
-		return MSR_OK;
-	case MSR_EMU_ALL_KERNEL:
-		*value = sum_insns(1);
-		return MSR_OK;
-	case MSR_EMU_ALL_USER:
-		*value = sum_insns(0);
-		return MSR_OK;
-	case MSR_EMU_BYTES:
-		*value = v->writer.total;
-		return MSR_OK;
-	case MSR_EMU_ALL_BYTES:
-		for (unsigned int i = 0; i < vcpu_count(); i++)
-			*value += vcpu_get(i)->writer.total;
-		return MSR_OK;
-	}
-	if (msr < MSR_EMU_CLASS0)
-		return MSR_GP;
-	for (unsigned int i = 0; i < vcpu_count(); i++)
-		*value += vcpu_get(i)->writer.bytes[msr - MSR_EMU_CLASS0];
-	return MSR_OK;
-}
-
 static enum msr_result read_msr(struct vcpu *v, uint32_t msr, uint64_t *value)
 {
 	enum msr_result ret;
 	uint64_t live = 0;
 
-	if (msr >= MSR_EMU_FIRST && msr <= MSR_EMU_LAST)
-		return emu_read(v, msr, value);
+	if ((msr & COUNT_MSR_MASK) == COUNT_MSR)
+		return count_read(v, msr & ~COUNT_MSR_MASK, value) ? MSR_OK : MSR_GP;
 	if (msr >= MSR_RTIT_OUTPUT_BASE && msr <= MSR_RTIT_ADDR3_B) {
 		trace_sync(v);
 		if (v->tracing) {
@@ -94,8 +36,8 @@ static enum msr_result write_msr(struct vcpu *v, uint32_t msr, uint64_t value, u
 	struct rtit changed = v->rtit;
 	enum msr_result ret;
 
-	if (msr >= MSR_EMU_FIRST && msr <= MSR_EMU_LAST)
-		return MSR_GP;
+	if ((msr & COUNT_MSR_MASK) == COUNT_MSR)
+		return count_mark(v, true, msr & ~COUNT_MSR_MASK) ? MSR_OK : MSR_GP;
 	ret = rtit_write(&changed, opts.model, msr, value);
 	if (ret == MSR_OTHER)
 		return pmu_write(v, msr, value);

@@ -141,6 +141,7 @@ struct vcpu {
 	unsigned int index;
 	struct hot *hot;
 	uint64_t clock_base[2];	/* executed instructions - hot->clock */
+	unsigned int clock_seq;	/* odd while clock_base and hot->clock don't belong together */
 	GByteArray *scratch;
 	struct patch patch;
 	bool gp_pending;	/* RCX holds a number that makes TCG raise #GP */
@@ -177,12 +178,30 @@ static inline uint64_t executed(const struct vcpu *v)
 	return executed_at(v, 0) + executed_at(v, 1);
 }
 
+/* The same of any CPU, while it runs. */
+static inline uint64_t executed_by(const struct vcpu *v, int kernel)
+{
+	unsigned int seq;
+	uint64_t value;
+
+	do {
+		seq = __atomic_load_n(&v->clock_seq, __ATOMIC_ACQUIRE);
+		value = __atomic_load_n(&v->clock_base[kernel], __ATOMIC_RELAXED) +
+			__atomic_load_n(&v->hot->clock[kernel], __ATOMIC_RELAXED);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	} while (seq & 1 || seq != __atomic_load_n(&v->clock_seq, __ATOMIC_RELAXED));
+	return value;
+}
+
 static inline void set_clock(struct vcpu *v, uint64_t value)
 {
+	__atomic_store_n(&v->clock_seq, v->clock_seq + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
 	for (int i = 0; i < 2; i++) {
 		v->clock_base[i] += v->hot->clock[i] - value;
 		v->hot->clock[i] = value;
 	}
+	__atomic_store_n(&v->clock_seq, v->clock_seq + 1, __ATOMIC_RELEASE);
 }
 
 /* Let the block callback come at every block. It stops that itself when nothing needs it. */
@@ -224,6 +243,29 @@ void guest_on_lgdt(unsigned int index, uint32_t info, uint64_t vaddr, void *opaq
 /* cpuid.c */
 void cpuid_on_insn(unsigned int index, void *insn_vaddr);
 void patch_apply(struct vcpu *v);
+
+/* count.c */
+#define COUNT_MSR		0x4fff0000
+#define COUNT_MSR_MASK		0xffff0000
+#define COUNT_LEAF		0x4fff0000
+#define COUNT_SIGNATURE		0x54506d45	/* "EmPT", in EBX of the leaf */
+enum {
+	COUNT_BEGIN		= 0x01,
+	COUNT_END		= 0x02,
+	COUNT_PMIS		= 0x03,	/* PMIs of this CPU */
+	COUNT_KERNEL		= 0x10,	/* instructions executed by this CPU */
+	COUNT_USER		= 0x11,
+	COUNT_ALL_KERNEL	= 0x12,	/* by all CPUs */
+	COUNT_ALL_USER		= 0x13,
+	COUNT_BYTES		= 0x14,	/* packet bytes of this CPU */
+	COUNT_ALL_BYTES		= 0x15,
+	COUNT_CLASS0		= 0x20,	/* packet bytes of all CPUs by enum packet_class */
+	COUNT_BETWEEN		= 0x100, /* any of these between the marks */
+};
+/* False if there is no such counter. */
+bool count_read(struct vcpu *v, uint32_t what, uint64_t *value);
+/* COUNT_BEGIN or COUNT_END; false if it is neither. kernel: the privilege of the marking instruction. */
+bool count_mark(struct vcpu *v, bool kernel, uint32_t what);
 
 /* msr.c */
 void msr_on_rdmsr(unsigned int index, void *insn_vaddr);
