@@ -14,6 +14,7 @@
 static const struct ptw_verb *const verbs[] = {
 	&verb_info,
 	&verb_watch,
+	&verb_record,
 	&verb_calls,
 	&verb_insns,
 	&verb_packets,

@@ -54,6 +54,7 @@ enum {
 /* Records that perf itself makes, beside the kernel's. */
 enum {
 	PERF_USER_RECORD = 64,
+	PERF_USER_FINISHED_ROUND = 68,	/* see ptw_recording_end_round() */
 	PERF_USER_AUXTRACE_INFO = 70,
 	PERF_USER_AUXTRACE = 71,
 	PERF_USER_HEADER_FEATURE = 80,
@@ -91,6 +92,9 @@ enum {
 	PT_INFO_FILTER_LENGTH,		/* of the address filters that follow as text, padded to 8 */
 	PT_INFO_COUNT,
 };
+
+/* PT_INFO_HAVE_SWITCH: as PERF_RECORD_SWITCH_CPU_WIDE */
+#define PT_SWITCHES_CPU_WIDE	3
 
 /* A piece of AUX data: this record, then @size bytes that header.size does not count. */
 struct perf_auxtrace {

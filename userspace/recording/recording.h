@@ -3,7 +3,7 @@
  * A recording: a directory that stock `perf script -i DIR` opens (design.md section 5), or a perf.data that
  * perf recorded. Written by recording/writer.c, read by recording/reader.c.
  *
- *	DIR/data		perf.data with AUXTRACE, itrace start, mmap, comm records
+ *	DIR/data		perf.data: AUXTRACE, itrace start, mmap2, comm, fork, switch, ksymbol, text poke
  *	DIR/kcore_dir/kcore	ELF core of the kernel's and the modules' text, copied while the trace is open
  *	DIR/kcore_dir/kallsyms, DIR/kcore_dir/modules
  *	DIR/alarms.jsonl	one alarm a line
@@ -94,6 +94,8 @@ struct ptw_trace_config {
 	uint32_t pt_pmu_type;
 	uint32_t cpuid_14_0[4];
 	uint32_t cpuid_14_1[4];
+	bool switches;			/* PERF_RECORD_SWITCH_CPU_WIDE records will tell who runs */
+	bool stream;			/* all was recorded; false: what was left in rings */
 };
 
 /**
@@ -114,10 +116,57 @@ struct ptw_recording_writer *ptw_recording_create(const char *path, const struct
  */
 int ptw_recording_add_kernel(struct ptw_recording_writer *writer, struct ptw_error *err);
 
-/** ptw_recording_add_trace() - the bytes of one CPU as up to two pieces (a wrapped ring), oldest first */
+/**
+ * ptw_recording_set_sideband() - the kernel's records follow, of perf events with these ids (control/sideband.h)
+ *
+ * With or without, what is added keeps its order in the file. Processes that run already come first of all.
+ */
+int ptw_recording_set_sideband(struct ptw_recording_writer *writer, const uint64_t *ids, size_t count,
+			       struct ptw_error *err);
+
+/** ptw_recording_add_processes() - the processes that run now, with what they have mapped */
+int ptw_recording_add_processes(struct ptw_recording_writer *writer, struct ptw_error *err);
+
+/**
+ * ptw_recording_add_records() - whole records of the kernel as they are, in up to two pieces
+ *
+ * After an error the recording is what it was before the call, and can be finished.
+ */
+int ptw_recording_add_records(struct ptw_recording_writer *writer, const void *first, size_t first_size,
+			      const void *second, size_t second_size, struct ptw_error *err);
+
+/**
+ * ptw_recording_end_round() - all sources of records were emptied once
+ *
+ * A reader that sorts by time may let go what is not newer than the newest of the round before this one.
+ */
+int ptw_recording_end_round(struct ptw_recording_writer *writer, struct ptw_error *err);
+
+/**
+ * ptw_recording_add_trace() - bytes of one CPU as up to two pieces (a wrapped ring), oldest first
+ *
+ * A CPU's bytes may come in several calls; all but those of the last are a multiple of 8. After an error the
+ * recording is what it was before the call, and can be finished.
+ */
 int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first,
 			    size_t first_size, const void *second, size_t second_size,
 			    struct ptw_error *err);
+
+/** ptw_recording_add_loss() - @bytes of the CPU's trace were lost at @time (perf's clock, ns) */
+int ptw_recording_add_loss(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t bytes, uint64_t time,
+			   struct ptw_error *err);
+
+/**
+ * ptw_recording_reserve() - keep @size bytes of the disk, so that the recording can be finished when it is full
+ */
+int ptw_recording_reserve(struct ptw_recording_writer *writer, size_t size, struct ptw_error *err);
+
+/** ptw_recording_release() - give that room free: to be called when the disk is full, for what is to come */
+void ptw_recording_release(struct ptw_recording_writer *writer);
+
+/** ptw_recording_size() - bytes of DIR/data so far */
+uint64_t ptw_recording_size(const struct ptw_recording_writer *writer);
+
 int ptw_recording_add_alarm(struct ptw_recording_writer *writer, const struct ptw_alarm *alarm,
 			    struct ptw_error *err);
 int ptw_recording_finish(struct ptw_recording_writer *writer, struct ptw_error *err);	/* frees @writer */

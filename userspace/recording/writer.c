@@ -2,10 +2,12 @@
 /*
  * Writes a recording that stock perf opens.
  *
- * DIR/data is written front to back: room for the header, the AUXTRACE_INFO record, each CPU's trace as it is
- * added, at last the records about the kernel, modules and threads. Attributes and ids follow behind the
- * features, because how many CPUs there are is known only then; the header, written last, tells where
- * everything is.
+ * DIR/data is written front to back: room for the header, the AUXTRACE_INFO record, then the kernel's records and
+ * pieces of trace as they are added. Attributes and ids follow behind the features, because how many CPUs there are
+ * is known only then; the header, written last, tells where everything is.
+ *
+ * What is added is written at once, from where it lies: a trace of any length needs no memory but 16 bytes for each
+ * piece, and its bytes are not copied on their way to write(2).
  */
 #include "recording/recording.h"
 
@@ -24,12 +26,16 @@
 #include "recording/file.h"
 #include "recording/kernel_copy.h"
 #include "recording/perf_file.h"
+#include "recording/processes.h"
+#include "recording/record.h"
 #include "recording/writer.h"
 
 #define SAMPLE_ID_TYPE	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER)
+/* Ids of events that exist here only: far from those the kernel gives out, which count from 1. */
+#define PT_ID		(1ULL << 62)
+#define DUMMY_ID	(1ULL << 61)
 /* The attribute as of Linux 4.1: every perf knows it. */
 #define ATTR_SIZE	PERF_ATTR_SIZE_VER5
-#define RECORD_MAX	UINT16_MAX
 
 /* IA32_RTIT_CTL bits and fields that the intel_pt PMU's config has at the same place */
 #define CONFIG_FROM_CTL                                                                    \
@@ -49,23 +55,17 @@ struct ptw_recording_writer {
 	struct ptw_trace_config config;
 	struct ptw_kernel_layout kernel;
 	bool have_kernel;
-	struct trace {
-		uint32_t cpu;
-		struct perf_file_range index;	/* where its AUXTRACE record is, and that record's size */
-		uint64_t size;
-	} *trace;
+	uint32_t *cpu;		/* that have a trace, in the order of their first piece */
 	size_t traces;
+	struct perf_file_range *piece;	/* where each AUXTRACE record is, and that record's size */
+	size_t pieces;
+	uint64_t *sideband_id;	/* of the events that the kernel's records come from */
+	size_t sideband_ids;
+	bool damaged;		/* the file could not be put right after an error */
+	bool kernel_told;	/* the records about the kernel's text are written */
+	char *reserve;		/* a file that keeps room for the end; NULL: none */
 	struct ptw_alarm *alarm;
 	size_t alarms;
-};
-
-/* A record under construction. */
-struct record {
-	union {
-		struct perf_event_header header;
-		uint8_t data[RECORD_MAX];
-	};
-	size_t size;
 };
 
 static int out_of_memory(struct ptw_error *err)
@@ -83,36 +83,6 @@ static int put(struct ptw_recording_writer *w, const void *data, size_t size, st
 	return 0;
 }
 
-static void record_begin(struct record *r, uint32_t type, uint16_t misc)
-{
-	r->header = (struct perf_event_header){ .type = type, .misc = misc };
-	r->size = sizeof(r->header);
-}
-
-static void record_add(struct record *r, const void *data, size_t size)
-{
-	memcpy(r->data + r->size, data, size);
-	r->size += size;
-}
-
-static void record_u64(struct record *r, uint64_t value)
-{
-	record_add(r, &value, sizeof(value));
-}
-
-static void record_u32(struct record *r, uint32_t value)
-{
-	record_add(r, &value, sizeof(value));
-}
-
-/* With its terminator, zero-padded to 8 bytes; @text must be far shorter than a record */
-static void record_string(struct record *r, const char *text)
-{
-	record_add(r, text, strlen(text) + 1);
-	while (r->size % 8)
-		r->data[r->size++] = 0;
-}
-
 /* Ids and time of zero mark a record that was made up rather than sampled. */
 static int record_put(struct ptw_recording_writer *w, struct record *r, const struct perf_sample_id *id,
 		      struct ptw_error *err)
@@ -125,9 +95,24 @@ static int record_put(struct ptw_recording_writer *w, struct record *r, const st
 	return put(w, r->data, r->size, err);
 }
 
-static uint64_t event_id(size_t event, size_t trace, size_t traces)
+/* Undo what was written since the file was @offset bytes long: half a record is worse than none. */
+static void rewind_to(struct ptw_recording_writer *w, uint64_t offset)
 {
-	return 1 + event * traces + trace;
+	w->offset = offset;
+	if (ftruncate(w->fd, offset) || lseek(w->fd, offset, SEEK_SET) < 0)
+		w->damaged = true;
+}
+
+static size_t event_ids(const struct ptw_recording_writer *w, size_t event)
+{
+	return event == EVENT_DUMMY && w->sideband_ids ? w->sideband_ids : w->traces;
+}
+
+static uint64_t event_id(const struct ptw_recording_writer *w, size_t event, size_t i)
+{
+	if (event == EVENT_PT)
+		return PT_ID + i;
+	return w->sideband_ids ? w->sideband_id[i] : DUMMY_ID + i;
 }
 
 /* ---- the directory ---- */
@@ -206,7 +191,10 @@ static void writer_free(struct ptw_recording_writer *w)
 	if (w->fd >= 0)
 		close(w->fd);
 	ptw_kernel_layout_free(&w->kernel);
-	free(w->trace);
+	free(w->cpu);
+	free(w->piece);
+	free(w->sideband_id);
+	free(w->reserve);
 	free(w->alarm);
 	free(w->path);
 	free(w->temp);
@@ -259,8 +247,8 @@ static int put_auxtrace_info(struct ptw_recording_writer *w, struct ptw_error *e
 		[PT_INFO_HAVE_TIME] = p->have_time,
 		[PT_INFO_TSC_BIT] = PTWATCH_RTIT_CTL_TSCEN,
 		[PT_INFO_NORETCOMP_BIT] = PTWATCH_RTIT_CTL_DISRETC,
-		[PT_INFO_HAVE_SWITCH] = 0,
-		[PT_INFO_SNAPSHOT] = 1,
+		[PT_INFO_HAVE_SWITCH] = c->switches ? PT_SWITCHES_CPU_WIDE : 0,
+		[PT_INFO_SNAPSHOT] = !c->stream,
 		[PT_INFO_PER_CPU] = 1,
 		[PT_INFO_MTC_BIT] = PTWATCH_RTIT_CTL_MTCEN,
 		[PT_INFO_MTC_FREQ_BITS] = PTWATCH_RTIT_CTL_MTCFREQ,
@@ -300,6 +288,9 @@ static int put_kernel(struct ptw_recording_writer *w, struct ptw_error *err)
 {
 	const struct ptw_kernel_layout *k = &w->kernel;
 
+	if (!w->have_kernel || w->kernel_told)
+		return 0;
+	w->kernel_told = true;
 	/* The offset of this record is by convention the address of the symbol in the name. */
 	if (put_mmap(w, k->text, k->etext - k->text, k->text, "[kernel.kallsyms]_text", err))
 		return -1;
@@ -328,10 +319,20 @@ static int put_comm(struct ptw_recording_writer *w, uint32_t pid, uint32_t tid, 
 	return record_put(w, &r, NULL, err);
 }
 
-static int put_threads(struct ptw_recording_writer *w, struct ptw_error *err)
+/* Nobody recorded which thread ran: better no name than a wrong one. */
+static int put_itrace_start(struct ptw_recording_writer *w, uint32_t cpu, uint64_t id, struct ptw_error *err)
 {
+	struct perf_sample_id sample = { .pid = -1, .tid = -1, .cpu = cpu, .id = id };
 	struct record r;
 
+	record_begin(&r, PERF_RECORD_ITRACE_START, 0);
+	record_u32(&r, -1);
+	record_u32(&r, -1);
+	return record_put(w, &r, &sample, err);
+}
+
+static int put_threads(struct ptw_recording_writer *w, struct ptw_error *err)
+{
 	if (put_comm(w, 0, 0, "swapper", err))
 		return -1;
 	for (size_t i = 0; i < w->alarms; i++) {
@@ -344,19 +345,10 @@ static int put_threads(struct ptw_recording_writer *w, struct ptw_error *err)
 		if (put_comm(w, a->tgid, a->pid, comm, err))
 			return -1;
 	}
-	for (size_t i = 0; i < w->traces; i++) {
-		struct perf_sample_id id = {
-			.pid = -1, .tid = -1, .cpu = w->trace[i].cpu,
-			.id = event_id(EVENT_PT, i, w->traces),
-		};
-
-		/* Nobody recorded which threads ran: better no name than a wrong one. */
-		record_begin(&r, PERF_RECORD_ITRACE_START, 0);
-		record_u32(&r, -1);
-		record_u32(&r, -1);
-		if (record_put(w, &r, &id, err))
+	/* Where switches are told, their own time is the better one. */
+	for (size_t i = 0; i < w->traces && !w->config.switches; i++)
+		if (put_itrace_start(w, w->cpu[i], event_id(w, EVENT_PT, i), err))
 			return -1;
-	}
 	return 0;
 }
 
@@ -433,6 +425,9 @@ static void make_attr(const struct ptw_recording_writer *w, size_t event, struct
 		attr->mmap = attr->mmap2 = 1;
 		attr->comm = attr->comm_exec = 1;
 		attr->task = 1;
+		/* As control/sideband.c asks for them */
+		attr->ksymbol = attr->text_poke = attr->build_id = !!w->sideband_ids;
+		attr->context_switch = w->sideband_ids && w->config.switches;
 	}
 }
 
@@ -476,11 +471,11 @@ static void feature(const struct ptw_recording_writer *w, unsigned int bit, stru
 		for (size_t event = 0; event < EVENTS; event++) {
 			make_attr(w, event, &attr);
 			buffer_add(b, &attr, ATTR_SIZE);
-			buffer_u32(b, w->traces);
+			buffer_u32(b, event_ids(w, event));
 			event_name(w, event, name, sizeof(name));
 			buffer_string(b, "%s", name);
-			for (size_t i = 0; i < w->traces; i++)
-				buffer_u64(b, event_id(event, i, w->traces));
+			for (size_t i = 0; i < event_ids(w, event); i++)
+				buffer_u64(b, event_id(w, event, i));
 		}
 		break;
 	case PERF_FEATURE_PMU_MAPPINGS:
@@ -491,9 +486,8 @@ static void feature(const struct ptw_recording_writer *w, unsigned int bit, stru
 		buffer_string(b, "intel_pt");
 		break;
 	case PERF_FEATURE_AUXTRACE:
-		buffer_u64(b, w->traces);
-		for (size_t i = 0; i < w->traces; i++)
-			buffer_add(b, &w->trace[i].index, sizeof(w->trace[i].index));
+		buffer_u64(b, w->pieces);
+		buffer_add(b, w->piece, w->pieces * sizeof(*w->piece));
 		break;
 	}
 }
@@ -513,7 +507,7 @@ static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
 	};
 	struct perf_file_range range[sizeof(bits)];
 	struct buffer b = { .size = 0 };
-	uint64_t base = w->offset + sizeof(range);
+	uint64_t base = w->offset + sizeof(range), ids;
 	int ret;
 
 	for (size_t i = 0; i < sizeof(bits); i++) {
@@ -526,19 +520,19 @@ static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
 	while (b.size % 8)
 		buffer_add(&b, "", 1);
 	head.attrs = (struct perf_file_range){ base + b.size, EVENTS * head.attr_size };
+	ids = head.attrs.offset + head.attrs.size;
 	for (size_t event = 0; event < EVENTS; event++) {
-		struct perf_file_range ids = {
-			head.attrs.offset + head.attrs.size + event * w->traces * 8, w->traces * 8
-		};
+		struct perf_file_range id_range = { ids, event_ids(w, event) * sizeof(uint64_t) };
 		struct perf_event_attr attr;
 
 		make_attr(w, event, &attr);
 		buffer_add(&b, &attr, ATTR_SIZE);
-		buffer_add(&b, &ids, sizeof(ids));
+		buffer_add(&b, &id_range, sizeof(id_range));
+		ids += id_range.size;
 	}
 	for (size_t event = 0; event < EVENTS; event++) {
-		for (size_t i = 0; i < w->traces; i++)
-			buffer_u64(&b, event_id(event, i, w->traces));
+		for (size_t i = 0; i < event_ids(w, event); i++)
+			buffer_u64(&b, event_id(w, event, i));
 	}
 	if (b.failed)
 		ret = out_of_memory(err);
@@ -662,6 +656,8 @@ int ptw_recording_add_kernel_from(struct ptw_recording_writer *writer, const cha
 		ret = ptw_kernel_copy(proc, dir, &writer->kernel, err);
 	if (!ret)
 		writer->have_kernel = true;
+	if (!ret)
+		ret = put_kernel(writer, err);
 	else if (!writer->have_kernel)
 		remove_tree(dir);	/* half of a kernel would mislead perf */
 	free(dir);
@@ -673,38 +669,159 @@ int ptw_recording_add_kernel(struct ptw_recording_writer *writer, struct ptw_err
 	return ptw_recording_add_kernel_from(writer, "/proc", err);
 }
 
+int ptw_recording_set_sideband(struct ptw_recording_writer *writer, const uint64_t *ids, size_t count,
+			       struct ptw_error *err)
+{
+	writer->sideband_id = reallocarray(NULL, count + 1, sizeof(*ids));
+	if (!writer->sideband_id)
+		return out_of_memory(err);
+	memcpy(writer->sideband_id, ids, count * sizeof(*ids));
+	writer->sideband_ids = count;
+	return 0;
+}
+
+static int put_process_record(void *arg, struct record *record, struct ptw_error *err)
+{
+	return record_put(arg, record, NULL, err);
+}
+
+int ptw_recording_add_processes_from(struct ptw_recording_writer *writer, const char *proc, struct ptw_error *err)
+{
+	uint64_t start = writer->offset;
+
+	if (!put_comm(writer, 0, 0, "swapper", err) &&
+	    !ptw_processes_describe(proc, put_process_record, writer, err))
+		return 0;
+	rewind_to(writer, start);
+	return -1;
+}
+
+int ptw_recording_add_processes(struct ptw_recording_writer *writer, struct ptw_error *err)
+{
+	return ptw_recording_add_processes_from(writer, "/proc", err);
+}
+
+int ptw_recording_add_records(struct ptw_recording_writer *writer, const void *first, size_t first_size,
+			      const void *second, size_t second_size, struct ptw_error *err)
+{
+	uint64_t start = writer->offset;
+
+	if (!put(writer, first, first_size, err) && !put(writer, second, second_size, err))
+		return 0;
+	rewind_to(writer, start);
+	return -1;
+}
+
+int ptw_recording_end_round(struct ptw_recording_writer *writer, struct ptw_error *err)
+{
+	struct perf_event_header header = { .type = PERF_USER_FINISHED_ROUND, .size = sizeof(header) };
+
+	return put(writer, &header, sizeof(header), err);
+}
+
+/* Return: the number of the CPU's trace; -1: no memory. */
+static ssize_t find_trace(struct ptw_recording_writer *w, uint32_t cpu, struct ptw_error *err)
+{
+	uint32_t *grown;
+
+	for (size_t i = 0; i < w->traces; i++)
+		if (w->cpu[i] == cpu)
+			return i;
+	grown = reallocarray(w->cpu, w->traces + 1, sizeof(*grown));
+	if (!grown)
+		return out_of_memory(err);
+	w->cpu = grown;
+	w->cpu[w->traces] = cpu;
+	return w->traces++;
+}
+
 int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first,
 			    size_t first_size, const void *second, size_t second_size,
 			    struct ptw_error *err)
 {
 	static const uint8_t pad[8];
 	size_t size = first_size + second_size, padding = -size % sizeof(pad);
+	uint64_t start = writer->offset;
 	struct perf_auxtrace record = {
 		.header = { .type = PERF_USER_AUXTRACE, .size = sizeof(record) },
 		.size = size + padding,		/* zero bytes are PAD packets */
-		.reference = writer->traces + 1,
-		.idx = writer->traces,
+		.reference = writer->pieces + 1,
 		.tid = -1,
 		.cpu = cpu,
 	};
-	struct trace *grown;
+	struct perf_file_range *grown = writer->piece;
+	ssize_t trace;
 
 	if (!size)
 		return 0;
-	for (size_t i = 0; i < writer->traces; i++) {
-		if (writer->trace[i].cpu == cpu)
-			return ptw_error_set(err, PTW_EXIT_FAILED,
-					     "recording: CPU %u was added already", cpu);
-	}
-	grown = reallocarray(writer->trace, writer->traces + 1, sizeof(*grown));
+	trace = find_trace(writer, cpu, err);
+	if (trace < 0)
+		return -1;
+	record.idx = trace;
+	/* Doubling, without keeping a capacity: the array is exactly full at powers of two. */
+	if (!(writer->pieces & (writer->pieces - 1)))
+		grown = reallocarray(grown, writer->pieces ? writer->pieces * 2 : 1, sizeof(*grown));
 	if (!grown)
 		return out_of_memory(err);
-	writer->trace = grown;
-	grown[writer->traces++] = (struct trace){ cpu, { writer->offset, sizeof(record) }, size };
+	writer->piece = grown;
 	if (put(writer, &record, sizeof(record), err) || put(writer, first, first_size, err) ||
-	    put(writer, second, second_size, err) || put(writer, pad, padding, err))
+	    put(writer, second, second_size, err) || put(writer, pad, padding, err)) {
+		rewind_to(writer, start);
 		return -1;
+	}
+	grown[writer->pieces++] = (struct perf_file_range){ start, sizeof(record) };
 	return 0;
+}
+
+int ptw_recording_add_loss(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t bytes, uint64_t time,
+			   struct ptw_error *err)
+{
+	struct perf_sample_id id = { .pid = -1, .tid = -1, .time = time, .cpu = cpu };
+	ssize_t trace = find_trace(writer, cpu, err);
+	struct record r;
+
+	if (trace < 0)
+		return -1;
+	id.id = event_id(writer, EVENT_PT, trace);
+	record_begin(&r, PERF_RECORD_AUX, 0);
+	record_u64(&r, 0);
+	record_u64(&r, bytes);
+	record_u64(&r, PERF_AUX_FLAG_TRUNCATED);
+	return record_put(writer, &r, &id, err);
+}
+
+int ptw_recording_reserve(struct ptw_recording_writer *writer, size_t size, struct ptw_error *err)
+{
+	char *path = join(writer->temp, "/reserve");
+	int fd, error;
+
+	if (!path)
+		return out_of_memory(err);
+	fd = ptw_create_file(path, err);
+	if (fd < 0) {
+		free(path);
+		return -1;
+	}
+	writer->reserve = path;
+	error = posix_fallocate(fd, 0, size);
+	close(fd);
+	if (!error)
+		return 0;
+	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: no room for a recording: %s; free some space or record elsewhere",
+			     writer->path, strerror(error));
+}
+
+void ptw_recording_release(struct ptw_recording_writer *writer)
+{
+	if (writer->reserve)
+		unlink(writer->reserve);
+	free(writer->reserve);
+	writer->reserve = NULL;
+}
+
+uint64_t ptw_recording_size(const struct ptw_recording_writer *writer)
+{
+	return writer->offset;
 }
 
 int ptw_recording_add_alarm(struct ptw_recording_writer *writer, const struct ptw_alarm *alarm,
@@ -723,8 +840,11 @@ static int finish_data(struct ptw_recording_writer *w, struct ptw_error *err)
 {
 	int fd;
 
-	if ((w->have_kernel && put_kernel(w, err)) || put_threads(w, err) || put_tail(w, err) ||
-	    write_alarms(w, err))
+	if (w->damaged)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: can't be put right after an error; nothing was kept",
+				     w->data_path);
+	ptw_recording_release(w);
+	if (put_kernel(w, err) || put_threads(w, err) || put_tail(w, err) || write_alarms(w, err))
 		return -1;
 	fd = w->fd;
 	w->fd = -1;

@@ -8,4 +8,7 @@
 int ptw_recording_add_kernel_from(struct ptw_recording_writer *writer, const char *proc,
 				  struct ptw_error *err);
 
+/** ptw_recording_add_processes_from() - the same for ptw_recording_add_processes() */
+int ptw_recording_add_processes_from(struct ptw_recording_writer *writer, const char *proc, struct ptw_error *err);
+
 #endif /* PTWATCH_RECORDING_WRITER_H */

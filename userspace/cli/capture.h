@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A trace on its way into a recording: the device, what the kernel tells beside it, and the directory it is written
+ * to. What `record` and `snapshot` have in common.
+ */
+#ifndef PTWATCH_CLI_CAPTURE_H
+#define PTWATCH_CLI_CAPTURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/error.h"
+#include "control/device.h"
+#include "control/sideband.h"
+#include "recording/recording.h"
+
+/** struct capture_request - what to record, and where to */
+struct capture_request {
+	const char *verb;	/* for messages */
+	const char *output;
+	struct ptw_trace_request trace;
+};
+
+struct capture {
+	const struct capture_request *request;
+	struct ptw_device device;
+	struct ptw_sideband *sideband;
+	struct ptw_recording_writer *writer;
+	struct ptw_pt_params params;
+	uint64_t bytes;		/* of trace, written */
+	uint64_t lost;		/* of trace, that the CPUs wrote and nobody read */
+	bool damaged;		/* a CPU ended its trace by itself */
+	bool full;		/* the disk is, or the recording can't grow for another reason */
+	struct ptw_error full_error;
+};
+
+/**
+ * capture_prepare() - all that can fail before anything is traced
+ *
+ * The device must be open. Opens the sideband, sets the trace up, begins the recording with the kernel's code and
+ * the processes that run. Whatever it returns, capture_close() is due.
+ */
+int capture_prepare(struct capture *capture, const struct capture_request *request, struct ptw_error *err);
+
+int capture_start(struct capture *capture, struct ptw_error *err);
+
+/** capture_fd() - readable (poll) when capture_round() is due; it is due every second, too */
+int capture_fd(const struct capture *capture);
+
+/** capture_round() - write out what has come in; a full disk is no failure but sets @full */
+int capture_round(struct capture *capture, struct ptw_error *err);
+
+/** capture_stop() - stop tracing and write out the rest */
+int capture_stop(struct capture *capture, struct ptw_error *err);
+
+/** capture_finish() - complete the recording: from here on it is where it belongs */
+int capture_finish(struct capture *capture, struct ptw_error *err);
+
+/** capture_report() - tell of gaps and losses. Return: whether there were any. */
+bool capture_report(const struct capture *capture);
+
+void capture_close(struct capture *capture);
+
+/** capture_config() - what a recording is to know about a trace with @rtit_ctl on this machine */
+void capture_config(const struct ptwatch_info *info, uint64_t rtit_ctl, struct ptw_trace_config *config);
+
+#endif /* PTWATCH_CLI_CAPTURE_H */

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the kernel tells beside the trace, through perf_event_open(2): which process maps, executes, forks and exits,
+ * which task runs where, and when the kernel changes its own code. As perf does it: a dummy event on each CPU, whose
+ * ring of records is emptied while the trace runs.
+ *
+ * To be opened before the trace starts and closed after it stopped: the first event that wants switches makes the
+ * kernel change its scheduler's code (the static branch perf_sched_events), and the last one changes it back. For the
+ * same reason there is no event of a task here, only events of CPUs.
+ */
+#ifndef PTWATCH_CONTROL_SIDEBAND_H
+#define PTWATCH_CONTROL_SIDEBAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <linux/perf_event.h>
+
+#include "common/error.h"
+
+/* What ends each record: struct perf_sample_id of recording/perf_file.h */
+#define PTW_SIDEBAND_SAMPLE_TYPE \
+	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER)
+
+struct ptw_sideband;
+
+/** struct ptw_sideband_request - what ptw_sideband_open() should listen to */
+struct ptw_sideband_request {
+	const uint8_t *cpus;	/* bitmap: of these CPUs also the switches; NULL: of all */
+	size_t cpus_size;
+	bool switches;		/* context switches; false: someone else tells them */
+	size_t ring_size;	/* bytes for each CPU, a power of two of pages; 0: 512 KiB */
+};
+
+/**
+ * ptw_sideband_open() - listen on every online CPU: processes come and go on any, whichever are traced
+ * Return: to be closed with ptw_sideband_close(); NULL: @err tells.
+ */
+struct ptw_sideband *ptw_sideband_open(const struct ptw_sideband_request *request, struct ptw_error *err);
+void ptw_sideband_close(struct ptw_sideband *sideband);
+
+/** ptw_sideband_fd() - readable (poll) when a ring is a quarter full */
+int ptw_sideband_fd(const struct ptw_sideband *sideband);
+
+/** ptw_sideband_ids() - the ids that the records carry, one for each CPU; owned by @sideband */
+const uint64_t *ptw_sideband_ids(const struct ptw_sideband *sideband, size_t *count);
+
+/**
+ * ptw_sideband_drain() - hand out what has come in since the last time
+ * @take: gets records of the kernel as they lie in a ring, in up to two pieces; -1 ends the draining and is returned
+ *
+ * Per CPU oldest first, one CPU after the other. A record that a call hands out may be older than others of the call
+ * before, but not than those of the one before that: ptw_recording_end_round() after each call says so to readers.
+ */
+int ptw_sideband_drain(struct ptw_sideband *sideband,
+		       int (*take)(void *arg, const void *first, size_t first_size, const void *second,
+				   size_t second_size, struct ptw_error *err),
+		       void *arg, struct ptw_error *err);
+
+/** ptw_sideband_lost() - records that the kernel dropped because a ring was full, as far as drained */
+uint64_t ptw_sideband_lost(const struct ptw_sideband *sideband);
+
+/**
+ * ptw_sideband_visit() - let this thread run on each CPU of @request once
+ *
+ * That is a switch on each of them: from there on the records tell who runs. CPUs that this thread may not run on
+ * are left out.
+ */
+void ptw_sideband_visit(const struct ptw_sideband *sideband);
+
+#endif /* PTWATCH_CONTROL_SIDEBAND_H */
