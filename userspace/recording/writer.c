@@ -362,8 +362,11 @@ struct buffer {
 
 static void buffer_add(struct buffer *b, const void *data, size_t size)
 {
-	uint8_t *grown = b->failed ? NULL : realloc(b->data, b->size + size + 1);
+	uint8_t *grown;
 
+	if (!size)
+		return;
+	grown = b->failed ? NULL : realloc(b->data, b->size + size + 1);
 	if (!grown) {
 		b->failed = true;
 		return;
