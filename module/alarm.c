@@ -21,7 +21,7 @@
 
 #include "ptwatch.h"
 
-#define RING_RECORDS	32	/* a power of two; about 1 KiB each */
+#define RING_RECORDS	32	/* a power of two; about 6 KiB each */
 
 struct alarm_ring {
 	unsigned int head;	/* next to be filled; written by the CPU's #DB handler */
@@ -69,6 +69,11 @@ void ptw_alarm_commit(void)
 	irq_work_queue(this_cpu_ptr(&kick));
 }
 
+void ptw_alarm_kick(void)
+{
+	irq_work_queue(this_cpu_ptr(&kick));
+}
+
 /* ---- process context ---- */
 
 static const char *access_name(u32 access)
@@ -102,15 +107,15 @@ static void log_alarm(const struct ptw_alarm *alarm)
 		pr_warn("ALARM #%llu: %s of %s\n", alarm->seq, access_name(watch->access), where);
 	pr_warn("CPU: %u PID: %u Comm: %s\n", alarm->cpu, alarm->pid, alarm->comm);
 	pr_warn("Call Trace:\n");
-	for (i = 0; i < alarm->nr_stack; i++)
+	for (i = 0; i < alarm->stack.nr; i++)
 		/*
 		 * All but the first are return addresses: one less lies in the call, so the right
 		 * function is named.
 		 */
 		if (i)
-			pr_warn(" %pB\n", (void *)alarm->stack[i]);
+			pr_warn(" %pB\n", (void *)alarm->stack.addr[i]);
 		else
-			pr_warn(" %pS\n", (void *)alarm->stack[i]);
+			pr_warn(" %pS\n", (void *)alarm->stack.addr[i]);
 	if (alarm->frozen)
 		pr_warn("trace: %llu bytes frozen on CPU %u\n", alarm->trace_size, alarm->cpu);
 	if (alarm->lost > lost_told) {
@@ -125,6 +130,7 @@ static void deliver(struct ptw_alarm *alarm)
 	struct ptw_watch *watch = alarm->watch;
 
 	alarm->seq = ++last_seq;
+	ptw_stack_unwind(&alarm->stack, &alarm->regs);
 
 	/* Hotplug lock before our own, as everywhere: disarming needs both. */
 	cpus_read_lock();
@@ -133,7 +139,7 @@ static void deliver(struct ptw_alarm *alarm)
 		alarm->frozen = ptw_trace_publish_freeze(watch->session, alarm,
 							 &alarm->trace_head, &alarm->trace_size);
 	if (alarm->last)
-		ptw_watch_disarm(watch);
+		ptw_watch_disarm(watch, PTWATCH_WATCH_DONE);
 	mutex_unlock(&ptw_config_lock);
 	cpus_read_unlock();
 
@@ -161,6 +167,7 @@ static void deliver_all(struct work_struct *work)
 {
 	unsigned int cpu;
 
+	ptw_watch_disarm_storms();
 	for_each_possible_cpu(cpu) {
 		struct alarm_ring *r = per_cpu(ring, cpu);
 		/*

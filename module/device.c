@@ -74,17 +74,17 @@ static int check_cpus(const struct ptwatch_trace *arg, struct cpumask *cpus)
 	return 0;
 }
 
-static int copy_cpus_in(const struct ptwatch_trace *arg, struct cpumask *cpus)
+static int copy_cpus_in(u64 user_cpus, u32 size, struct cpumask *cpus)
 {
-	const u8 __user *from = u64_to_user_ptr(arg->cpus);
+	const u8 __user *from = u64_to_user_ptr(user_cpus);
 	u32 i;
 
 	cpumask_clear(cpus);
-	if (!arg->cpus)
-		return arg->cpus_size ? -EINVAL : 0;
-	if (!arg->cpus_size || arg->cpus_size > PAGE_SIZE)
+	if (!user_cpus)
+		return size ? -EINVAL : 0;
+	if (!size || size > PAGE_SIZE)
 		return -EINVAL;
-	for (i = 0; i < arg->cpus_size; i++) {
+	for (i = 0; i < size; i++) {
 		unsigned int bit;
 		u8 byte;
 
@@ -138,7 +138,7 @@ static long ioctl_trace_setup(struct ptw_session *session, void __user *uarg)
 
 	if (!alloc_cpumask_var(&cpus, GFP_KERNEL))
 		return -ENOMEM;
-	error = copy_cpus_in(&arg, cpus);
+	error = copy_cpus_in(arg.cpus, arg.cpus_size, cpus);
 	if (error)
 		goto out;
 
@@ -166,52 +166,139 @@ out:
 	return error;
 }
 
-static long ioctl_watch_add(struct ptw_session *session, void __user *uarg)
+/* What a WATCH_ADD points to. */
+static int copy_request_in(struct ptw_watch_request *request)
 {
-	struct ptwatch_watch arg;
+	const struct ptwatch_watch *arg = &request->arg;
+	const u32 __user *size = u64_to_user_ptr(arg->refusal);
 	int error;
 
-	error = copy_arg_in(&arg, sizeof(arg), uarg);
+	if (size && get_user(request->why.size, size))
+		return -EFAULT;
+	if (size && (request->why.size < 2 * sizeof(u32) || request->why.size > PAGE_SIZE))
+		return -EINVAL;
+	error = copy_cpus_in(arg->cpus, arg->cpus_size, request->cpus);
 	if (error)
 		return error;
-	cpus_read_lock();
-	mutex_lock(&ptw_config_lock);
-	error = ptw_watch_add(session, &arg);
-	mutex_unlock(&ptw_config_lock);
-	cpus_read_unlock();
-	if (error)
-		return error;
+	if (!arg->cpus)
+		cpumask_copy(request->cpus, cpu_possible_mask);
+	if (!cpumask_intersects(request->cpus, cpu_possible_mask) ||
+	    !cpumask_subset(request->cpus, cpu_possible_mask)) {
+		request->why.reason = PTWATCH_WHY_CPUS;
+		return -EINVAL;
+	}
+	if (arg->nr_filters > PTWATCH_MAX_WHO || !arg->nr_filters != !arg->filters) {
+		request->why.reason = PTWATCH_WHY_FIELD;
+		return -EINVAL;
+	}
+	if (arg->nr_filters) {
+		request->filters = memdup_user(u64_to_user_ptr(arg->filters),
+					       arg->nr_filters * sizeof(*request->filters));
+		if (IS_ERR(request->filters)) {
+			error = PTR_ERR(request->filters);
+			request->filters = NULL;
+		}
+	}
+	return error;
+}
 
-	error = copy_arg_out(uarg, &arg, sizeof(arg));
-	if (error) {
+/* A refusal that can't be told is one all the same. */
+static void copy_refusal_out(const struct ptw_watch_request *request)
+{
+	if (request->arg.refusal)
+		(void)!copy_arg_out(u64_to_user_ptr(request->arg.refusal), &request->why,
+				    sizeof(request->why));
+}
+
+static long ioctl_watch_add(struct ptw_session *session, void __user *uarg)
+{
+	struct ptw_watch_request *request = kzalloc(sizeof(*request), GFP_KERNEL);
+	int error;
+
+	if (!request)
+		return -ENOMEM;
+	if (!zalloc_cpumask_var(&request->cpus, GFP_KERNEL)) {
+		kfree(request);
+		return -ENOMEM;
+	}
+	error = copy_arg_in(&request->arg, sizeof(request->arg), uarg);
+	if (error)
+		goto out;
+	error = copy_request_in(request);
+	if (!error) {
 		cpus_read_lock();
 		mutex_lock(&ptw_config_lock);
-		ptw_watch_del(session, arg.id);
+		error = ptw_watch_add(session, request);
 		mutex_unlock(&ptw_config_lock);
 		cpus_read_unlock();
 	}
+	if (error) {
+		copy_refusal_out(request);
+		goto out;
+	}
+
+	error = copy_arg_out(uarg, &request->arg, sizeof(request->arg));
+	if (error) {
+		cpus_read_lock();
+		mutex_lock(&ptw_config_lock);
+		ptw_watch_del(session, request->arg.id);
+		mutex_unlock(&ptw_config_lock);
+		cpus_read_unlock();
+	}
+out:
+	kfree(request->filters);
+	free_cpumask_var(request->cpus);
+	kfree(request);
 	return error;
+}
+
+/* What concerns the watches of others: they hold kernel addresses. */
+static int check_watch_rights(void)
+{
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	return security_locked_down(LOCKDOWN_PERF);
 }
 
 static long ioctl_watch_stat(struct ptw_session *session, void __user *uarg)
 {
 	struct ptwatch_watch_stat stat;
+	bool any;
 	int error;
 
 	error = copy_arg_in(&stat, sizeof(stat), uarg);
 	if (error)
 		return error;
-	if (stat.reserved)
+	if ((stat.flags & ~PTWATCH_STAT_ANY) || stat.reserved)
 		return -EINVAL;
+	any = stat.flags & PTWATCH_STAT_ANY;
+	error = any ? check_watch_rights() : 0;
+	if (error)
+		return error;
 	mutex_lock(&ptw_config_lock);
-	error = ptw_watch_stat(session, &stat);
+	error = ptw_watch_stat(any ? NULL : session, &stat);
 	mutex_unlock(&ptw_config_lock);
 	return error ?: copy_arg_out(uarg, &stat, sizeof(stat));
 }
 
+static long ioctl_watch_next(struct ptw_session *session, void __user *uarg)
+{
+	struct ptwatch_watch_entry entry;
+	int error;
+
+	error = copy_arg_in(&entry, sizeof(entry), uarg);
+	error = error ?: check_watch_rights();
+	if (error)
+		return error;
+	mutex_lock(&ptw_config_lock);
+	error = ptw_watch_next(&entry);
+	mutex_unlock(&ptw_config_lock);
+	return error ?: copy_arg_out(uarg, &entry, sizeof(entry));
+}
+
 /*
- * Calls without a struct. But for WATCH_DEL, callers pass no third argument, so @arg is whatever
- * the register held.
+ * Calls without a struct. But for WATCH_DEL and WATCH_REMOVE, callers pass no third argument, so
+ * @arg is whatever the register held.
  */
 static long ioctl_plain(struct ptw_session *session, unsigned int nr, unsigned long arg)
 {
@@ -239,6 +326,10 @@ static long ioctl_plain(struct ptw_session *session, unsigned int nr, unsigned l
 	case _IOC_NR(PTWATCH_IOC_WATCH_DEL):
 		error = arg > U32_MAX ? -ENOENT : ptw_watch_del(session, arg);
 		break;
+	case _IOC_NR(PTWATCH_IOC_WATCH_REMOVE):
+		error = check_watch_rights();
+		error = error ?: arg > U32_MAX ? -ENOENT : ptw_watch_del(NULL, arg);
+		break;
 	}
 	mutex_unlock(&ptw_config_lock);
 	cpus_read_unlock();
@@ -260,6 +351,8 @@ static long device_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return ioctl_trace_setup(session, (void __user *)arg);
 	case PTWATCH_IOC_WATCH_ADD & ~IOCSIZE_MASK:
 		return ioctl_watch_add(session, (void __user *)arg);
+	case PTWATCH_IOC_WATCH_NEXT & ~IOCSIZE_MASK:
+		return ioctl_watch_next(session, (void __user *)arg);
 	case PTWATCH_IOC_WATCH_STAT & ~IOCSIZE_MASK:
 		return ioctl_watch_stat(session, (void __user *)arg);
 	}
@@ -269,6 +362,7 @@ static long device_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	case PTWATCH_IOC_TRACE_RELEASE:
 	case PTWATCH_IOC_TRACE_THAW:
 	case PTWATCH_IOC_WATCH_DEL:
+	case PTWATCH_IOC_WATCH_REMOVE:
 		return ioctl_plain(session, _IOC_NR(cmd), arg);
 	}
 	return -ENOTTY;

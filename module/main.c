@@ -42,7 +42,7 @@ static int __init ptwatch_init(void)
 	if (error < 0)
 		goto fail_hotplug;
 	hotplug_state = error;
-	error = ptw_watch_init();
+	error = ptw_module_watch_init();
 	if (error)
 		goto fail_watch;
 	error = ptw_emergency_init();
@@ -57,7 +57,7 @@ static int __init ptwatch_init(void)
 fail_device:
 	ptw_emergency_exit();
 fail_emergency:
-	ptw_watch_exit();
+	ptw_module_watch_exit();
 fail_watch:
 	cpuhp_remove_state(hotplug_state);
 fail_hotplug:
@@ -70,11 +70,12 @@ fail_netlink:
 static void __exit ptwatch_exit(void)
 {
 	/*
-	 * No file is open (each holds the module), so no session, trace or watch exists; alarms may
-	 * be on their way.
+	 * No file is open (each holds the module), so no session or trace exists; persistent
+	 * watches do, and alarms may be on their way.
 	 */
 	ptw_device_exit();
 	ptw_emergency_exit();
+	ptw_module_watch_exit();
 	ptw_watch_exit();
 	cpuhp_remove_state(hotplug_state);
 	ptw_alarm_exit();

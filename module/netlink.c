@@ -26,9 +26,46 @@ static int put_u64(struct sk_buff *skb, int attr, u64 value)
 static int put_stack(struct sk_buff *skb, const struct ptw_alarm *alarm)
 {
 	/* unsigned long is 64 bits on the only architecture with Intel PT. */
-	BUILD_BUG_ON(sizeof(alarm->stack[0]) != sizeof(u64));
-	return nla_put_64bit(skb, PTWATCH_A_STACK, alarm->nr_stack * sizeof(u64), alarm->stack,
-			     PTWATCH_A_PAD);
+	BUILD_BUG_ON(sizeof(alarm->stack.addr[0]) != sizeof(u64));
+	if (nla_put_64bit(skb, PTWATCH_A_STACK, alarm->stack.nr * sizeof(u64), alarm->stack.addr,
+			  PTWATCH_A_PAD))
+		return -EMSGSIZE;
+	if (!alarm->nr_user_stack)
+		return 0;
+	return nla_put_64bit(skb, PTWATCH_A_USER_STACK, alarm->nr_user_stack * sizeof(u64),
+			     alarm->user_stack, PTWATCH_A_PAD);
+}
+
+static int put_regs(struct sk_buff *skb, const struct pt_regs *regs)
+{
+	const u64 values[PTWATCH_REG_COUNT] = {
+		[PTWATCH_REG_AX] = regs->ax,
+		[PTWATCH_REG_BX] = regs->bx,
+		[PTWATCH_REG_CX] = regs->cx,
+		[PTWATCH_REG_DX] = regs->dx,
+		[PTWATCH_REG_SI] = regs->si,
+		[PTWATCH_REG_DI] = regs->di,
+		[PTWATCH_REG_BP] = regs->bp,
+		[PTWATCH_REG_SP] = regs->sp,
+		[PTWATCH_REG_R8] = regs->r8,
+		[PTWATCH_REG_R9] = regs->r9,
+		[PTWATCH_REG_R10] = regs->r10,
+		[PTWATCH_REG_R11] = regs->r11,
+		[PTWATCH_REG_R12] = regs->r12,
+		[PTWATCH_REG_R13] = regs->r13,
+		[PTWATCH_REG_R14] = regs->r14,
+		[PTWATCH_REG_R15] = regs->r15,
+		[PTWATCH_REG_IP] = regs->ip,
+		[PTWATCH_REG_FLAGS] = regs->flags,
+	};
+
+	return nla_put_64bit(skb, PTWATCH_A_REGS, sizeof(values), values, PTWATCH_A_PAD);
+}
+
+/* Where the watch begins, for this CPU. */
+static u64 watched_address(const struct ptw_alarm *alarm)
+{
+	return alarm->address - 8 * alarm->slot;
 }
 
 static int fill(struct sk_buff *skb, const struct ptw_alarm *alarm)
@@ -45,12 +82,14 @@ static int fill(struct sk_buff *skb, const struct ptw_alarm *alarm)
 	    nla_put_string(skb, PTWATCH_A_COMM, alarm->comm) ||
 	    put_u64(skb, PTWATCH_A_CGROUP, alarm->cgroup) ||
 	    nla_put_u32(skb, PTWATCH_A_ACCESS, watch->access) ||
-	    put_u64(skb, PTWATCH_A_ADDRESS, watch->address) ||
+	    put_u64(skb, PTWATCH_A_ADDRESS, watched_address(alarm)) ||
 	    nla_put_u32(skb, PTWATCH_A_LEN, watch->len) ||
-	    put_u64(skb, PTWATCH_A_IP, alarm->ip) ||
+	    put_u64(skb, PTWATCH_A_IP, alarm->regs.ip) ||
 	    put_u64(skb, PTWATCH_A_LOST, alarm->lost) ||
-	    put_stack(skb, alarm) ||
-	    nla_put_64bit(skb, PTWATCH_A_REGS, sizeof(alarm->regs), alarm->regs, PTWATCH_A_PAD))
+	    nla_put_u32(skb, PTWATCH_A_ACTIONS, watch->actions) ||
+	    put_stack(skb, alarm) || put_regs(skb, &alarm->regs))
+		return -EMSGSIZE;
+	if (watch->len > 8 && put_u64(skb, PTWATCH_A_HIT_ADDRESS, alarm->address))
 		return -EMSGSIZE;
 	if (watch->label[0] && nla_put_string(skb, PTWATCH_A_LABEL, watch->label))
 		return -EMSGSIZE;

@@ -19,10 +19,13 @@
 #ifndef PTWATCH_H
 #define PTWATCH_H
 
+#include <linux/cpumask.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/perf_event.h>
+#include <linux/ptrace.h>
+#include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/wait.h>
@@ -305,56 +308,210 @@ void ptw_trace_emergency_stop(void *unused);
 /** ptw_trace_halt() - stop every CPU, and let none start again: the machine goes down; may sleep */
 void ptw_trace_halt(void);
 
-/* ---- watch.c: hardware breakpoints ---- */
+/* ---- condition.c: which hits count ---- */
 
 /**
- * struct ptw_watch - an armed address
- * @session: owner, NULL once it was deleted; under ptw_config_lock
+ * struct ptw_condition - a watch's condition, prepared for the #DB handler
+ * @value_op: PTWATCH_VALUE_*
+ * @value_mask: bits that are compared; none beyond the bytes that are
+ * @value: masked
+ * @value_signed, @sign_shift: the order is of signed numbers, whose sign is that far from bit 63
+ * @allow_kinds: bit for each kind of filter without DENY
+ * @passed: hits that fulfilled everything, to compare with @skip
+ */
+struct ptw_condition {
+	u32 value_op;
+	bool value_signed;
+	u8 sign_shift;
+	u64 value_mask;
+	u64 value;
+	u32 allow_kinds;
+	u32 nr_filters;
+	const struct ptwatch_who *filters;
+	u64 stack_start;
+	u64 stack_end;
+	u64 skip;
+	atomic64_t passed;
+};
+
+/**
+ * ptw_condition_init() - check and prepare
+ * @filters: of @arg, kept
+ * Return: 0 or -EINVAL with @why
+ */
+int ptw_condition_init(struct ptw_condition *cond, const struct ptwatch_watch *arg,
+		       const struct ptwatch_who *filters, struct ptwatch_refusal *why);
+/** ptw_condition_holds() - does a hit count? #DB context; @old and @new: as read back */
+bool ptw_condition_holds(struct ptw_condition *cond, u64 old, u64 new, struct pt_regs *regs);
+
+/* ---- watch.c: hardware breakpoints ---- */
+
+#define PTW_MAX_SLOTS	4
+
+/**
+ * struct ptw_point - what one debug register holds, for one CPU or thread
+ * @watch: whose part it is
+ * @address, @len: what the register watches
+ * @slot: which part of the watch that is
+ * @shadow: where the value at the last hit is kept: &@own_shadow for a per-CPU variable, else one
+ *	that all CPUs share; the #DB handlers exchange it
+ * @window_hits, @window_start: hits since that TSC, for max_storm
+ * @event: NULL: not armed
+ */
+struct ptw_point {
+	struct ptw_watch *watch;
+	u64 address;
+	u32 len;
+	u32 slot;
+	u32 window_hits;
+	u64 window_start;
+	u64 *shadow;
+	u64 own_shadow;
+	struct perf_event *event;
+};
+
+/**
+ * struct ptw_watch - a watch
+ * @session: owner, NULL: none (any more); under ptw_config_lock
  * @owner: the same, never cleared, for the #DB handler to compare only; never dereferenced
+ * @owner_pid, @owner_comm: who armed it
  * @kref: one for the list, one for each alarm record on its way
- * @shadow: value at the last hit or at arming; the #DB handler exchanges it, on several CPUs at
- *	once
+ * @state: PTWATCH_WATCH_*, under ptw_config_lock
+ * @address: where it is armed: arg.address, or what a module's symbol came to; 0: nowhere
+ * @nr_slots: debug registers it takes on a CPU
+ * @shadow: values at the last hit or at arming, one for each slot
+ * @over: PTWATCH_WATCH_DONE or _STORM once the #DB handler said so; hits are ignored then
  * @claimed: alarms claimed by hits, to compare with max_hits
  * @window, @window_alarms: TSC at the start of the current second and hits in
  *	it, for max_rate
- * @event: the perf event of each CPU, NULL where not armed
+ * @cpus: where accesses count
+ * @point: of a kernel watch: nr_slots for each CPU
+ * @threads: of a process's watch: one struct ptw_thread for each thread there was
  */
 struct ptw_watch {
 	struct list_head link;
 	struct ptw_session *session;
 	const struct ptw_session *owner;
+	struct pid *owner_pid;
+	char owner_comm[TASK_COMM_LEN];
 	struct kref kref;
 	struct ptwatch_watch arg;
-	bool disarmed;
-	u64 shadow;
+	u32 state;
+	u64 address;
+	u32 nr_slots;
+	u64 shadow[PTW_MAX_SLOTS];
+	struct ptw_condition cond;
+	int over;
 	atomic_t claimed;
 	atomic64_t window;
 	atomic_t window_alarms;
 	atomic64_t hits;
 	atomic64_t alarms;
+	atomic64_t filtered;
 	atomic64_t ignored;
 	atomic64_t rate_limited;
 	atomic64_t dropped;
-	struct perf_event *event[];
+	atomic64_t missed;
+	cpumask_var_t cpus;
+	struct list_head threads;
+	struct ptw_point *point;
 };
 
-/** ptw_watch_init() - look out for modules that go, and with them what is watched; may sleep */
-int ptw_watch_init(void);
+/**
+ * struct ptw_watch_request - WATCH_ADD, with everything it points to
+ * @filters: arg.nr_filters of them, kmalloc()ed; a watch that is added takes them (and leaves NULL)
+ * @cpus: where accesses count; a watch that is added copies them
+ * @why: out
+ */
+struct ptw_watch_request {
+	struct ptwatch_watch arg;
+	struct ptwatch_who *filters;
+	cpumask_var_t cpus;
+	struct ptwatch_refusal why;
+};
+
+extern struct list_head ptw_watches;	/* in the order of their ids; under ptw_config_lock */
+
+/** ptw_watch_exit() - remove what is left, persistent watches; no session is there any more */
 void ptw_watch_exit(void);
-/* Under cpus_read_lock() and ptw_config_lock (for _stat the latter is enough); may sleep. */
-int ptw_watch_add(struct ptw_session *session, struct ptwatch_watch *arg);
+/*
+ * Under cpus_read_lock() and ptw_config_lock (for _stat and _next the latter is enough); may sleep.
+ * @session NULL: whoever's.
+ */
+int ptw_watch_add(struct ptw_session *session, struct ptw_watch_request *request);
 int ptw_watch_del(struct ptw_session *session, u32 id);
+/** ptw_watch_del_all() - what ends with @session; persistent watches lose it */
 void ptw_watch_del_all(struct ptw_session *session);
 int ptw_watch_stat(struct ptw_session *session, struct ptwatch_watch_stat *stat);
+int ptw_watch_next(struct ptwatch_watch_entry *entry);
+/**
+ * ptw_watch_arm() - on every CPU, at @address, which is checked first
+ * Return: 0; else a negative error with @why, and nothing is armed
+ */
+int ptw_watch_arm(struct ptw_watch *watch, u64 address, struct ptwatch_refusal *why);
 /** ptw_watch_disarm() - let go of the debug registers; the watch stays listed. Idempotent. */
-void ptw_watch_disarm(struct ptw_watch *watch);
+void ptw_watch_disarm(struct ptw_watch *watch, u32 state);
+/** ptw_watch_disarm_storms() - what the #DB handler found to be a storm */
+void ptw_watch_disarm_storms(void);
 void ptw_watch_put(struct ptw_watch *watch);
 void ptw_watch_cpu_online(unsigned int cpu);
 void ptw_watch_cpu_offline(unsigned int cpu);
 
-/* ---- alarm.c: from the #DB handler to log, netlink and poll ---- */
+/** ptw_point_init() - part @slot of a watch that begins at @address */
+void ptw_point_init(struct ptw_point *point, struct ptw_watch *watch, u32 slot, u64 address);
+/** ptw_point_attr() - what to ask perf for */
+void ptw_point_attr(const struct ptw_point *point, struct perf_event_attr *attr);
+void ptw_point_disarm(struct ptw_point *point);
 
-#define PTW_STACK_MAX	64
+/* ---- module_watch.c: modules that come and go; may sleep ---- */
+
+int ptw_module_watch_init(void);
+void ptw_module_watch_exit(void);
+
+/* ---- hit.c: the #DB handler ---- */
+
+/** ptw_watch_hit() - perf's overflow handler; its context is a struct ptw_point */
+void ptw_watch_hit(struct perf_event *event, struct perf_sample_data *data, struct pt_regs *regs);
+/** ptw_point_read() - the watched bytes, zero-extended; any context, 0 when they can't be read */
+u64 ptw_point_read(const struct ptw_point *point);
+
+/* ---- stack.c: kernel and user stacks of a hit ---- */
+
+#define PTW_STACK_MAX		64
+#define PTW_USER_STACK_MAX	32
+#define PTW_STACK_BYTES		4096
+
+/**
+ * struct ptw_stack - the kernel stack of a hit
+ * @nr: addresses in @addr, from the hit outwards; 0: still to be found in @copy
+ * @base: address of the first byte of @copy
+ * @size: bytes of @copy that are used
+ */
+struct ptw_stack {
+	u32 nr;
+	u32 size;
+	unsigned long base;
+	unsigned long addr[PTW_STACK_MAX];
+	u8 copy[PTW_STACK_BYTES] __aligned(8);
+};
+
+/**
+ * ptw_stack_take() - note the kernel stack that led to @regs. #DB context.
+ *
+ * Unwinding costs some hundred instructions a frame, so what fits is only copied.
+ */
+void ptw_stack_take(struct ptw_stack *stack, struct pt_regs *regs);
+/** ptw_stack_unwind() - fill in addr and nr, where _take() left that; any context */
+void ptw_stack_unwind(struct ptw_stack *stack, struct pt_regs *regs);
+/** ptw_stack_contains() - is ip or a return address in [@start, @end)? #DB context */
+bool ptw_stack_contains(struct pt_regs *regs, u64 start, u64 end);
+/**
+ * ptw_user_stack() - of the user code that @regs interrupted, or that made the system call which
+ * they did; by frame pointers, without faulting. #DB context. Return: addresses in @to, 0: none.
+ */
+u32 ptw_user_stack(unsigned long *to, u32 max, struct pt_regs *regs);
+
+/* ---- alarm.c: from the #DB handler to log, netlink and poll ---- */
 
 /** struct ptw_alarm - what the #DB handler notes down */
 struct ptw_alarm {
@@ -362,20 +519,22 @@ struct ptw_alarm {
 	u64 time;
 	u64 tsc;
 	u64 cgroup;
-	u64 ip;
+	u64 address;			/* of the debug register that hit */
 	u64 old_value;
 	u64 new_value;
 	u64 lost;
 	u32 cpu;
 	u32 pid;
 	u32 tgid;
+	u32 slot;
 	bool have_values;
 	bool frozen;
 	bool last;			/* disarm the watch after this one */
 	char comm[TASK_COMM_LEN];
-	u32 nr_stack;
-	unsigned long stack[PTW_STACK_MAX];
-	u64 regs[PTWATCH_REG_COUNT];
+	struct pt_regs regs;
+	u32 nr_user_stack;
+	unsigned long user_stack[PTW_USER_STACK_MAX];
+	struct ptw_stack stack;
 	/* filled in by the worker */
 	u64 seq;
 	u64 trace_head;
@@ -392,6 +551,8 @@ void ptw_alarm_exit(void);
 struct ptw_alarm *ptw_alarm_reserve(void);
 /** ptw_alarm_commit() - hand the reserved record to the worker. #DB context. */
 void ptw_alarm_commit(void);
+/** ptw_alarm_kick() - have the worker look for storms. #DB context. */
+void ptw_alarm_kick(void);
 
 /* ---- netlink.c ---- */
 

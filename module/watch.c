@@ -1,200 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hardware breakpoints, one perf event for each CPU: a wide breakpoint would silently miss CPUs
- * that come online later.
- *
- * What happens at a hit runs in the #DB handler: IRQs off, in_nmi() true, possibly with any lock of
- * the kernel held. It takes no lock, allocates nothing and prints nothing. DR7 is zero meanwhile,
- * so it cannot hit itself, and writes made by it (or by NMI and #MC handlers) are not seen.
+ * The list of watches, and hardware breakpoints in kernel memory: one perf event for each CPU and
+ * debug register, because a wide breakpoint would silently miss CPUs that come online later, and
+ * knows only one address for all.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/cpu.h>
-#include <linux/cgroup.h>
 #include <linux/ctype.h>
 #include <linux/hw_breakpoint.h>
-#include <linux/kprobes.h>
-#include <linux/module.h>
+#include <linux/mm.h>
+#include <linux/pid.h>
 #include <linux/printk.h>
 #include <linux/sched.h>
 #include <linux/security.h>
 #include <linux/slab.h>
 #include <linux/string.h>
-#include <linux/timekeeping.h>
 #include <linux/uaccess.h>
+#include <asm/debugreg.h>
 #include <asm/msr.h>
-#include <asm/tsc.h>
-#include <asm/unwind.h>
 
 #include "ptwatch.h"
 
 #define DEFAULT_MAX_RATE	100	/* alarms a second */
+#define DEFAULT_MAX_STORM	200000	/* hits a second on one CPU */
 
-static LIST_HEAD(watches);	/* under ptw_config_lock */
-static u32 last_id;		/* likewise */
+#define TRACE_ACTIONS \
+	(PTWATCH_ACTION_FREEZE | PTWATCH_ACTION_FREEZE_ALL | PTWATCH_ACTION_START | \
+	 PTWATCH_ACTION_STOP)
 
-/* ---- the hit ---- */
+LIST_HEAD(ptw_watches);
+static u32 last_id;		/* under ptw_config_lock */
 
-static u64 read_watched(const struct ptw_watch *watch)
+/* ---- what may be watched ---- */
+
+static int refuse(struct ptwatch_refusal *why, u32 reason, int error)
 {
-	u64 value = 0;
-
-	/* Little-endian: the low bytes of value are the watched ones. */
-	if (copy_from_kernel_nofault(&value, (const void *)(unsigned long)watch->arg.address,
-				     watch->arg.len))
-		return 0;
-	return value;
+	why->reason = reason;
+	return error;
 }
-
-/* In TSC ticks, not nanoseconds: reading the clock is most of what a limited hit would cost. */
-static bool within_rate(struct ptw_watch *watch, u64 tsc)
-{
-	u64 start = atomic64_read(&watch->window);
-
-	/*
-	 * Of CPUs that find the second over at once, one starts the next; the others count into it
-	 * a moment later.
-	 */
-	if (tsc - start >= 1000ULL * tsc_khz &&
-	    atomic64_cmpxchg(&watch->window, start, tsc) == start)
-		atomic_set(&watch->window_alarms, 0);
-	return atomic_inc_return(&watch->window_alarms) <= watch->arg.max_rate;
-}
-
-static void note_regs(u64 *to, const struct pt_regs *regs)
-{
-	to[PTWATCH_REG_AX] = regs->ax;
-	to[PTWATCH_REG_BX] = regs->bx;
-	to[PTWATCH_REG_CX] = regs->cx;
-	to[PTWATCH_REG_DX] = regs->dx;
-	to[PTWATCH_REG_SI] = regs->si;
-	to[PTWATCH_REG_DI] = regs->di;
-	to[PTWATCH_REG_BP] = regs->bp;
-	to[PTWATCH_REG_SP] = regs->sp;
-	to[PTWATCH_REG_R8] = regs->r8;
-	to[PTWATCH_REG_R9] = regs->r9;
-	to[PTWATCH_REG_R10] = regs->r10;
-	to[PTWATCH_REG_R11] = regs->r11;
-	to[PTWATCH_REG_R12] = regs->r12;
-	to[PTWATCH_REG_R13] = regs->r13;
-	to[PTWATCH_REG_R14] = regs->r14;
-	to[PTWATCH_REG_R15] = regs->r15;
-	to[PTWATCH_REG_IP] = regs->ip;
-	to[PTWATCH_REG_FLAGS] = regs->flags;
-}
-
-/* From the interrupted code outwards: starting at regs leaves the #DB handler's own frames out. */
-static u32 note_stack(unsigned long *to, u32 max, struct pt_regs *regs)
-{
-	struct unwind_state state;
-	u32 n = 0;
-
-	/* The unwinder begins with the caller of what regs describe. */
-	to[n++] = regs->ip;
-	/* An access from user mode (never one of a syscall's copies) has no kernel stack. */
-	if (user_mode(regs))
-		return n;
-	for (unwind_start(&state, current, regs, NULL); !unwind_done(&state) && n < max;
-	     unwind_next_frame(&state)) {
-		unsigned long addr = unwind_get_return_address(&state);
-
-		if (!addr)
-			break;
-		to[n++] = addr;
-	}
-	return n;
-}
-
-static u64 current_cgroup_id(void)
-{
-	u64 id = 0;
-
-#ifdef CONFIG_CGROUPS
-	/* RCU, not a lock: in NMI-like context rcu_is_watching() holds, entry code saw to it. */
-	rcu_read_lock();
-	id = cgroup_id(task_dfl_cgroup(current));
-	rcu_read_unlock();
-#endif
-	return id;
-}
-
-/* A hit that becomes no alarm, though a later one may: its value is that one's old value. */
-static void pass_over(struct ptw_watch *watch, atomic64_t *counter)
-{
-	WRITE_ONCE(watch->shadow, read_watched(watch));
-	atomic64_inc(counter);
-}
-
-static void watch_hit(struct perf_event *event, struct perf_sample_data *data, struct pt_regs *regs)
-{
-	struct ptw_watch *watch = event->overflow_handler_context;
-	u32 max_hits = watch->arg.max_hits;
-	struct ptw_alarm *alarm;
-	bool frozen = false;
-	bool last = false;
-
-	atomic64_inc(&watch->hits);
-	if (max_hits && atomic_read(&watch->claimed) >= max_hits) {
-		atomic64_inc(&watch->ignored);
-		return;
-	}
-	if (!within_rate(watch, rdtsc())) {
-		pass_over(watch, &watch->rate_limited);
-		return;
-	}
-	/*
-	 * Before the claim: a claim that finds no record would be an alarm that nobody delivers,
-	 * and a watch never disarmed.
-	 */
-	alarm = ptw_alarm_reserve();
-	if (!alarm) {
-		pass_over(watch, &watch->dropped);
-		return;
-	}
-	if (max_hits) {
-		u32 mine = atomic_inc_return(&watch->claimed);
-
-		/* Two CPUs may have passed the first look at once. */
-		if (mine > max_hits) {
-			atomic64_inc(&watch->ignored);
-			return;
-		}
-		last = mine == max_hits;
-	}
-
-	/*
-	 * Before anything else is done about the hit: each instruction from here to there is one of
-	 * ours in the trace.
-	 */
-	if (watch->arg.actions & PTWATCH_ACTION_FREEZE)
-		frozen = ptw_trace_freeze(watch->owner);
-
-	kref_get(&watch->kref);
-	alarm->watch = watch;
-	alarm->time = ktime_get_mono_fast_ns();
-	alarm->tsc = rdtsc();
-	alarm->ip = regs->ip;
-	alarm->cpu = raw_smp_processor_id();
-	alarm->pid = current->pid;
-	alarm->tgid = current->tgid;
-	alarm->cgroup = current_cgroup_id();
-	alarm->frozen = frozen;
-	alarm->last = last;
-	memcpy(alarm->comm, current->comm, sizeof(alarm->comm));
-	alarm->comm[sizeof(alarm->comm) - 1] = '\0';
-	alarm->have_values = watch->arg.access != PTWATCH_ACCESS_X;
-	if (alarm->have_values) {
-		alarm->new_value = read_watched(watch);
-		alarm->old_value = xchg(&watch->shadow, alarm->new_value);
-	}
-	alarm->nr_stack = note_stack(alarm->stack, ARRAY_SIZE(alarm->stack), regs);
-	note_regs(alarm->regs, regs);
-	ptw_alarm_commit();
-}
-/* A kprobe inside would raise #BP in the #DB handler. */
-NOKPROBE_SYMBOL(watch_hit);
-
-/* ---- arming ---- */
 
 static bool canonical_kernel_range(u64 address, u32 len)
 {
@@ -206,98 +50,308 @@ static bool canonical_kernel_range(u64 address, u32 len)
 	       (u64)((s64)(end << shift) >> shift) == end && (s64)address < 0;
 }
 
-static bool valid_label(const char *label)
+static bool printable(const char *text, size_t size)
 {
 	size_t i;
 
-	for (i = 0; i < PTWATCH_LABEL_SIZE && label[i]; i++)
-		if (!isascii(label[i]) || !isprint(label[i]))
+	for (i = 0; i < size && text[i]; i++)
+		if (!isascii(text[i]) || !isprint(text[i]))
 			return false;
-	return i < PTWATCH_LABEL_SIZE;
+	return i < size;
 }
 
-static int check_arg(const struct ptw_session *session, const struct ptwatch_watch *arg)
+/* Hardware: 1, 2, 4 or 8 bytes a register; more by several registers of 8. */
+static u32 slots_for(const struct ptwatch_watch *arg)
 {
-	const u32 actions = PTWATCH_ACTION_LOG | PTWATCH_ACTION_EVENT | PTWATCH_ACTION_FREEZE;
-	u64 probe;
+	u32 len = arg->len;
 
-	if (arg->flags || arg->id || !arg->actions || (arg->actions & ~actions) ||
-	    !valid_label(arg->label))
-		return -EINVAL;
-	switch (arg->access) {
-	case PTWATCH_ACCESS_X:
-		if (arg->len != sizeof(long))
-			return -EINVAL;
-		break;
+	if (arg->access == PTWATCH_ACCESS_X)
+		return len == sizeof(long);
+	if (len == 1 || len == 2 || len == 4 || len == 8)
+		return 1;
+	return len % 8 || len / 8 > PTW_MAX_SLOTS ? 0 : len / 8;
+}
+
+static u64 distance(u64 a, u64 b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/*
+ * The distance between two CPUs' copies of a variable is at least the size of the area that holds
+ * them all, wherever that begins.
+ */
+static u64 percpu_area_size(void)
+{
+	unsigned int a, b;
+	u64 size = PMD_SIZE;
+
+	for_each_possible_cpu(a)
+		for_each_possible_cpu(b)
+			if (a != b)
+				size = min(size, distance(per_cpu_offset(a), per_cpu_offset(b)));
+	return size;
+}
+
+static bool is_percpu(u64 address)
+{
+	/*
+	 * The area's bounds are not exported. But it holds this variable of the kernel, and lies
+	 * within its size of it on either side.
+	 */
+	u64 inside = (u64)(unsigned long)&cpu_dr7;
+
+	return distance(address, inside) < percpu_area_size();
+}
+
+static bool mapped(u64 address, u32 len)
+{
+	u8 probe[8 * PTW_MAX_SLOTS];
+
+	return !copy_from_kernel_nofault(probe, (const void *)(unsigned long)address, len);
+}
+
+static int check_kernel_address(struct ptw_watch *watch, u64 address, struct ptwatch_refusal *why)
+{
+	u32 len = watch->arg.access == PTWATCH_ACCESS_X ? 1 : watch->arg.len;
+	unsigned int cpu;
+
+	if (watch->arg.access != PTWATCH_ACCESS_X && address % min(len, 8U))
+		return refuse(why, PTWATCH_WHY_ALIGN, -EINVAL);
+	if (!(watch->arg.flags & PTWATCH_WATCH_PERCPU)) {
+		if (!canonical_kernel_range(address, len))
+			return refuse(why, PTWATCH_WHY_CANONICAL, -EINVAL);
+		return mapped(address, len) ? 0 : refuse(why, PTWATCH_WHY_UNMAPPED, -EINVAL);
+	}
+	if (!is_percpu(address))
+		return refuse(why, PTWATCH_WHY_NOT_PERCPU, -EINVAL);
+	for_each_possible_cpu(cpu)
+		if (!canonical_kernel_range(address + per_cpu_offset(cpu), len) ||
+		    !mapped(address + per_cpu_offset(cpu), len))
+			return refuse(why, PTWATCH_WHY_NOT_PERCPU, -EINVAL);
+	return 0;
+}
+
+static bool flags_make_sense(const struct ptwatch_watch *arg)
+{
+	const u32 targets = PTWATCH_WATCH_PERCPU | PTWATCH_WATCH_USER | PTWATCH_WATCH_WAIT_MODULE;
+	u32 target = arg->flags & targets;
+
+	if (arg->flags & ~(targets | PTWATCH_WATCH_PERSISTENT))
+		return false;
+	if ((target & PTWATCH_WATCH_USER) && target != PTWATCH_WATCH_USER)
+		return false;
+	if ((target & PTWATCH_WATCH_PERCPU) && arg->access == PTWATCH_ACCESS_X)
+		return false;
+	if (!(target & PTWATCH_WATCH_USER) != !arg->tgid)
+		return false;
+	if (!(target & PTWATCH_WATCH_WAIT_MODULE) == (arg->module[0] && arg->symbol[0]))
+		return false;
+	if ((arg->flags & PTWATCH_WATCH_PERSISTENT) && (arg->actions & TRACE_ACTIONS))
+		return false;
+	return true;
+}
+
+static int check_arg(const struct ptw_session *session, const struct ptwatch_watch *arg,
+		     struct ptwatch_refusal *why)
+{
+	const u32 actions = PTWATCH_ACTION_LOG | PTWATCH_ACTION_EVENT | TRACE_ACTIONS |
+			    PTWATCH_ACTION_PANIC;
+
+	if (arg->id || arg->reserved || !arg->actions || (arg->actions & ~actions))
+		return refuse(why, PTWATCH_WHY_FIELD, -EINVAL);
+	if (arg->access < PTWATCH_ACCESS_W || arg->access > PTWATCH_ACCESS_X)
+		return refuse(why, PTWATCH_WHY_FIELD, -EINVAL);
+	why->slots_needed = slots_for(arg);
+	if (!why->slots_needed)
+		return refuse(why, PTWATCH_WHY_LENGTH, -EINVAL);
+	if (!printable(arg->label, sizeof(arg->label)) ||
+	    !printable(arg->module, sizeof(arg->module)) ||
+	    !printable(arg->symbol, sizeof(arg->symbol)))
+		return refuse(why, PTWATCH_WHY_LABEL, -EINVAL);
+	if (!flags_make_sense(arg))
+		return refuse(why, PTWATCH_WHY_FIELD, -EINVAL);
+	if ((arg->actions & TRACE_ACTIONS) && !(session && session->trace))
+		return refuse(why, PTWATCH_WHY_NO_TRACE, -EINVAL);
+	if (!capable(CAP_SYS_ADMIN))
+		return refuse(why, PTWATCH_WHY_RIGHTS, -EPERM);
+	if (security_locked_down(LOCKDOWN_PERF))
+		return refuse(why, PTWATCH_WHY_LOCKDOWN, -EPERM);
+	return 0;
+}
+
+/* ---- arming ---- */
+
+void ptw_point_attr(const struct ptw_point *point, struct perf_event_attr *attr)
+{
+	hw_breakpoint_init(attr);
+	attr->bp_addr = point->address;
+	attr->bp_len = point->len;
+	switch (point->watch->arg.access) {
 	case PTWATCH_ACCESS_W:
+		attr->bp_type = HW_BREAKPOINT_W;
+		break;
 	case PTWATCH_ACCESS_RW:
-		if (arg->len != 1 && arg->len != 2 && arg->len != 4 && arg->len != 8)
-			return -EINVAL;
-		if (arg->address & (arg->len - 1))
-			return -EINVAL;
+		attr->bp_type = HW_BREAKPOINT_RW;
 		break;
 	default:
-		return -EINVAL;
+		attr->bp_type = HW_BREAKPOINT_X;
+		break;
 	}
-	if (!canonical_kernel_range(arg->address, arg->access == PTWATCH_ACCESS_X ? 1 : arg->len))
-		return -EINVAL;
-	if ((arg->actions & PTWATCH_ACTION_FREEZE) && !session->trace)
-		return -EINVAL;
-	if (!capable(CAP_SYS_ADMIN) || security_locked_down(LOCKDOWN_PERF))
-		return -EPERM;
-	if (copy_from_kernel_nofault(&probe, (const void *)(unsigned long)arg->address,
-				     arg->access == PTWATCH_ACCESS_X ? 1 : arg->len))
-		return -EINVAL;
-	return 0;
+}
+
+void ptw_point_init(struct ptw_point *point, struct ptw_watch *watch, u32 slot, u64 address)
+{
+	point->watch = watch;
+	point->address = address + 8 * slot;
+	point->len = min(watch->arg.len, 8U);
+	point->slot = slot;
+	point->shadow = &watch->shadow[slot];
+	point->window_start = rdtsc();
+	point->window_hits = 0;
+}
+
+void ptw_point_disarm(struct ptw_point *point)
+{
+	if (!point->event)
+		return;
+	/*
+	 * Waits until the CPU let go of the debug register: no handler runs or starts for it
+	 * afterwards.
+	 */
+	perf_event_release_kernel(point->event);
+	point->event = NULL;
+}
+
+static struct ptw_point *points_of(struct ptw_watch *watch, unsigned int cpu)
+{
+	return &watch->point[cpu * watch->nr_slots];
+}
+
+static void disarm_on(struct ptw_watch *watch, unsigned int cpu)
+{
+	u32 i;
+
+	for (i = 0; i < watch->nr_slots; i++)
+		ptw_point_disarm(&points_of(watch, cpu)[i]);
 }
 
 static int arm_on(struct ptw_watch *watch, unsigned int cpu)
 {
-	struct perf_event_attr attr;
-	struct perf_event *event;
+	bool percpu = watch->arg.flags & PTWATCH_WATCH_PERCPU;
+	u64 address = watch->address + (percpu ? per_cpu_offset(cpu) : 0);
+	u32 i;
 
-	hw_breakpoint_init(&attr);
-	attr.bp_addr = watch->arg.address;
-	attr.bp_len = watch->arg.len;
-	switch (watch->arg.access) {
-	case PTWATCH_ACCESS_W:
-		attr.bp_type = HW_BREAKPOINT_W;
-		break;
-	case PTWATCH_ACCESS_RW:
-		attr.bp_type = HW_BREAKPOINT_RW;
-		break;
-	default:
-		attr.bp_type = HW_BREAKPOINT_X;
-		break;
+	for (i = 0; i < watch->nr_slots; i++) {
+		struct ptw_point *point = &points_of(watch, cpu)[i];
+		struct perf_event_attr attr;
+		struct perf_event *event;
+
+		ptw_point_init(point, watch, i, address);
+		if (percpu) {
+			point->shadow = &point->own_shadow;
+			point->own_shadow = ptw_point_read(point);
+		}
+		ptw_point_attr(point, &attr);
+		event = perf_event_create_kernel_counter(&attr, cpu, NULL, ptw_watch_hit, point);
+		if (IS_ERR(event)) {
+			disarm_on(watch, cpu);
+			return PTR_ERR(event);
+		}
+		point->event = event;
 	}
-	event = perf_event_create_kernel_counter(&attr, cpu, NULL, watch_hit, watch);
-	if (IS_ERR(event))
-		return PTR_ERR(event);
-	watch->event[cpu] = event;
 	return 0;
 }
 
-void ptw_watch_disarm(struct ptw_watch *watch)
+static bool armed_on(struct ptw_watch *watch, unsigned int cpu)
 {
-	unsigned int cpu;
+	return points_of(watch, cpu)->event;
+}
 
-	lockdep_assert_held(&ptw_config_lock);
-	watch->disarmed = true;
-	for_each_possible_cpu(cpu) {
-		if (!watch->event[cpu])
-			continue;
-		/*
-		 * Waits until the CPU let go of the debug register: no handler runs or starts for
-		 * it afterwards.
-		 */
-		perf_event_release_kernel(watch->event[cpu]);
-		watch->event[cpu] = NULL;
+/* Who has the debug registers of a CPU, as far as can be known. */
+static void explain_slots(struct ptwatch_refusal *why, unsigned int cpu)
+{
+	unsigned long dr7 = READ_ONCE(per_cpu(cpu_dr7, cpu));
+	struct ptw_watch *watch;
+	u32 i, used = 0;
+
+	why->cpu = cpu;
+	why->slots_ours = 0;
+	list_for_each_entry(watch, &ptw_watches, link)
+		if (watch->point && armed_on(watch, cpu))
+			why->slots_ours += watch->nr_slots;
+	for (i = 0; i < HBP_NUM; i++)
+		used += !!(dr7 & (DR_LOCAL_ENABLE | DR_GLOBAL_ENABLE) << (i * DR_ENABLE_SIZE));
+	why->slots_others = used > why->slots_ours ? used - why->slots_ours : 0;
+}
+
+static void explain(struct ptwatch_refusal *why, int error, unsigned int cpu)
+{
+	if (error == -ENOSPC) {
+		why->reason = PTWATCH_WHY_SLOTS;
+		explain_slots(why, cpu);
+	} else if (error == -EINVAL) {
+		why->reason = PTWATCH_WHY_KERNEL;
 	}
 }
 
+static void disarm_cpus(struct ptw_watch *watch)
+{
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu)
+		disarm_on(watch, cpu);
+}
+
+int ptw_watch_arm(struct ptw_watch *watch, u64 address, struct ptwatch_refusal *why)
+{
+	unsigned int cpu;
+	int error;
+	u32 i;
+
+	lockdep_assert_held(&ptw_config_lock);
+	error = check_kernel_address(watch, address, why);
+	if (error)
+		return error;
+	watch->address = address;
+	for (i = 0; i < watch->nr_slots; i++) {
+		struct ptw_point point = {};
+
+		ptw_point_init(&point, watch, i, address);
+		if (!(watch->arg.flags & PTWATCH_WATCH_PERCPU))
+			watch->shadow[i] = ptw_point_read(&point);
+	}
+	for_each_cpu_and(cpu, cpu_online_mask, watch->cpus) {
+		error = arm_on(watch, cpu);
+		if (error) {
+			disarm_cpus(watch);
+			watch->address = 0;
+			explain(why, error, cpu);
+			return error;
+		}
+	}
+	watch->state = PTWATCH_WATCH_ARMED;
+	return 0;
+}
+
+void ptw_watch_disarm(struct ptw_watch *watch, u32 state)
+{
+	lockdep_assert_held(&ptw_config_lock);
+	watch->state = state;
+	disarm_cpus(watch);
+}
+
+/* ---- adding and removing ---- */
+
 static void watch_free(struct kref *kref)
 {
-	kfree(container_of(kref, struct ptw_watch, kref));
+	struct ptw_watch *watch = container_of(kref, struct ptw_watch, kref);
+
+	put_pid(watch->owner_pid);
+	free_cpumask_var(watch->cpus);
+	kfree(watch->cond.filters);
+	kvfree(watch->point);
+	kfree(watch);
 }
 
 void ptw_watch_put(struct ptw_watch *watch)
@@ -305,44 +359,68 @@ void ptw_watch_put(struct ptw_watch *watch)
 	kref_put(&watch->kref, watch_free);
 }
 
-int ptw_watch_add(struct ptw_session *session, struct ptwatch_watch *arg)
+static struct ptw_watch *watch_alloc(struct ptw_session *session,
+				     const struct ptw_watch_request *request)
 {
-	struct ptw_watch *watch;
-	unsigned int cpu;
-	int error;
+	struct ptw_watch *watch = kzalloc(sizeof(*watch), GFP_KERNEL);
 
-	lockdep_assert_held(&ptw_config_lock);
-	error = check_arg(session, arg);
-	if (error)
-		return error;
-
-	watch = kzalloc(struct_size(watch, event, nr_cpu_ids), GFP_KERNEL);
 	if (!watch)
-		return -ENOMEM;
+		return NULL;
 	kref_init(&watch->kref);
 	watch->session = session;
 	watch->owner = session;
-	watch->arg = *arg;
-	if (!watch->arg.max_rate)
-		watch->arg.max_rate = DEFAULT_MAX_RATE;
+	watch->owner_pid = get_task_pid(current, PIDTYPE_TGID);
+	get_task_comm(watch->owner_comm, current);
+	watch->arg = request->arg;
+	watch->arg.max_rate = watch->arg.max_rate ?: DEFAULT_MAX_RATE;
+	watch->arg.max_storm = watch->arg.max_storm ?: DEFAULT_MAX_STORM;
+	watch->nr_slots = request->why.slots_needed;
+	INIT_LIST_HEAD(&watch->link);
+	watch->point = kvcalloc(nr_cpu_ids * watch->nr_slots, sizeof(*watch->point), GFP_KERNEL);
+	if (!zalloc_cpumask_var(&watch->cpus, GFP_KERNEL) || !watch->point) {
+		ptw_watch_put(watch);
+		return NULL;
+	}
+	cpumask_copy(watch->cpus, request->cpus);
+	return watch;
+}
+
+int ptw_watch_add(struct ptw_session *session, struct ptw_watch_request *request)
+{
+	struct ptwatch_watch *arg = &request->arg;
+	struct ptw_condition cond = {};
+	struct ptw_watch *watch;
+	int error;
+
+	lockdep_assert_held(&ptw_config_lock);
+	request->why.slots = HBP_NUM;
+	error = check_arg(session, arg, &request->why);
+	error = error ?: ptw_condition_init(&cond, arg, request->filters, &request->why);
+	if (error)
+		return error;
+	if (arg->flags & (PTWATCH_WATCH_USER | PTWATCH_WATCH_WAIT_MODULE))
+		return -EOPNOTSUPP;
+	if (arg->actions & ~(PTWATCH_ACTION_LOG | PTWATCH_ACTION_EVENT | PTWATCH_ACTION_FREEZE))
+		return -EOPNOTSUPP;
+
+	watch = watch_alloc(session, request);
+	if (!watch)
+		return -ENOMEM;
+	watch->cond = cond;
+	request->filters = NULL;
 	/*
 	 * Used up even if arming fails below: a CPU that was armed may have been hit meanwhile, and
 	 * that alarm carries the number.
 	 */
 	watch->arg.id = ++last_id;
-	watch->shadow = read_watched(watch);
-
-	for_each_online_cpu(cpu) {
-		error = arm_on(watch, cpu);
-		if (error) {
-			ptw_watch_disarm(watch);
-			/* An alarm on its way keeps the watch, but not the session. */
-			watch->session = NULL;
-			ptw_watch_put(watch);
-			return error;
-		}
+	error = ptw_watch_arm(watch, arg->address, &request->why);
+	if (error) {
+		/* An alarm on its way keeps the watch, but not the session. */
+		watch->session = NULL;
+		ptw_watch_put(watch);
+		return error;
 	}
-	list_add_tail(&watch->link, &watches);
+	list_add_tail(&watch->link, &ptw_watches);
 	arg->id = watch->arg.id;
 	arg->max_rate = watch->arg.max_rate;
 	return 0;
@@ -350,7 +428,7 @@ int ptw_watch_add(struct ptw_session *session, struct ptwatch_watch *arg)
 
 static void watch_del(struct ptw_watch *watch)
 {
-	ptw_watch_disarm(watch);
+	ptw_watch_disarm(watch, PTWATCH_WATCH_GONE);
 	list_del(&watch->link);
 	watch->session = NULL;
 	ptw_watch_put(watch);
@@ -360,8 +438,8 @@ static struct ptw_watch *find(struct ptw_session *session, u32 id)
 {
 	struct ptw_watch *watch;
 
-	list_for_each_entry(watch, &watches, link)
-		if (watch->session == session && watch->arg.id == id)
+	list_for_each_entry(watch, &ptw_watches, link)
+		if (watch->arg.id == id && (!session || watch->session == session))
 			return watch;
 	return NULL;
 }
@@ -380,10 +458,17 @@ void ptw_watch_del_all(struct ptw_session *session)
 {
 	struct ptw_watch *watch, *next;
 
-	list_for_each_entry_safe(watch, next, &watches, link)
-		if (watch->session == session)
+	list_for_each_entry_safe(watch, next, &ptw_watches, link) {
+		if (watch->session != session)
+			continue;
+		if (watch->arg.flags & PTWATCH_WATCH_PERSISTENT)
+			watch->session = NULL;
+		else
 			watch_del(watch);
+	}
 }
+
+/* ---- telling about them ---- */
 
 int ptw_watch_stat(struct ptw_session *session, struct ptwatch_watch_stat *stat)
 {
@@ -394,13 +479,68 @@ int ptw_watch_stat(struct ptw_session *session, struct ptwatch_watch_stat *stat)
 		return -ENOENT;
 	stat->armed_cpus = 0;
 	for_each_possible_cpu(cpu)
-		stat->armed_cpus += !!watch->event[cpu];
+		stat->armed_cpus += armed_on(watch, cpu);
+	stat->state = watch->state;
 	stat->hits = atomic64_read(&watch->hits);
 	stat->alarms = atomic64_read(&watch->alarms);
+	stat->filtered = atomic64_read(&watch->filtered);
 	stat->ignored = atomic64_read(&watch->ignored);
 	stat->rate_limited = atomic64_read(&watch->rate_limited);
 	stat->dropped = atomic64_read(&watch->dropped);
+	stat->missed = atomic64_read(&watch->missed);
 	return 0;
+}
+
+int ptw_watch_next(struct ptwatch_watch_entry *entry)
+{
+	const struct ptwatch_watch *arg;
+	struct ptw_watch *watch;
+
+	/* The list is in the order of ids. */
+	list_for_each_entry(watch, &ptw_watches, link)
+		if (watch->arg.id >= entry->id)
+			goto found;
+	return -ENOENT;
+found:
+	arg = &watch->arg;
+	entry->id = arg->id;
+	entry->flags = arg->flags;
+	entry->owner_tgid = pid_vnr(watch->owner_pid);
+	strscpy(entry->owner_comm, watch->owner_comm, sizeof(entry->owner_comm));
+	entry->address = watch->address;
+	entry->len = arg->len;
+	entry->access = arg->access;
+	entry->actions = arg->actions;
+	entry->max_hits = arg->max_hits;
+	entry->max_rate = arg->max_rate;
+	entry->tgid = arg->tgid;
+	strscpy(entry->label, arg->label, sizeof(entry->label));
+	strscpy(entry->module, arg->module, sizeof(entry->module));
+	return 0;
+}
+
+/* ---- storms ---- */
+
+void ptw_watch_disarm_storms(void)
+{
+	struct ptw_watch *watch;
+
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	list_for_each_entry(watch, &ptw_watches, link) {
+		if (READ_ONCE(watch->over) != PTWATCH_WATCH_STORM ||
+		    watch->state != PTWATCH_WATCH_ARMED)
+			continue;
+		ptw_watch_disarm(watch, PTWATCH_WATCH_STORM);
+		pr_warn("watch %u (%s) is disarmed: more than %u hits a second on a CPU\n",
+			watch->arg.id, watch->arg.label, watch->arg.max_storm);
+		pr_warn("hits %llu: alarms %llu filtered %llu limited %llu dropped %llu ignored %llu\n",
+			atomic64_read(&watch->hits), atomic64_read(&watch->alarms),
+			atomic64_read(&watch->filtered), atomic64_read(&watch->rate_limited),
+			atomic64_read(&watch->dropped), atomic64_read(&watch->ignored));
+	}
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
 }
 
 /* ---- CPUs that come and go ---- */
@@ -411,14 +551,17 @@ void ptw_watch_cpu_online(unsigned int cpu)
 	int error;
 
 	mutex_lock(&ptw_config_lock);
-	list_for_each_entry(watch, &watches, link) {
-		if (watch->disarmed || watch->event[cpu])
+	list_for_each_entry(watch, &ptw_watches, link) {
+		if (watch->state != PTWATCH_WATCH_ARMED || armed_on(watch, cpu) ||
+		    !cpumask_test_cpu(cpu, watch->cpus))
 			continue;
 		error = arm_on(watch, cpu);
-		if (error)
-			pr_warn("watch %u (%s) is not armed on CPU %u that came online: %s (%d)\n",
-				watch->arg.id, watch->arg.label, cpu,
-				error == -ENOSPC ? "no free debug register" : "refused", error);
+		if (!error)
+			continue;
+		atomic64_inc(&watch->missed);
+		pr_warn("watch %u (%s) is not armed on CPU %u that came online: %s (%d)\n",
+			watch->arg.id, watch->arg.label, cpu,
+			error == -ENOSPC ? "no free debug register" : "refused", error);
 	}
 	mutex_unlock(&ptw_config_lock);
 }
@@ -428,47 +571,19 @@ void ptw_watch_cpu_offline(unsigned int cpu)
 	struct ptw_watch *watch;
 
 	mutex_lock(&ptw_config_lock);
-	list_for_each_entry(watch, &watches, link) {
-		if (!watch->event[cpu])
-			continue;
-		perf_event_release_kernel(watch->event[cpu]);
-		watch->event[cpu] = NULL;
-	}
+	list_for_each_entry(watch, &ptw_watches, link)
+		disarm_on(watch, cpu);
 	mutex_unlock(&ptw_config_lock);
-}
-
-/* ---- modules that go ---- */
-
-/* Their memory will be someone else's, whose accesses are not what was asked for. */
-static int on_module(struct notifier_block *nb, unsigned long state, void *data)
-{
-	const struct module *mod = data;
-	struct ptw_watch *watch;
-
-	if (state != MODULE_STATE_GOING)
-		return NOTIFY_OK;
-	cpus_read_lock();
-	mutex_lock(&ptw_config_lock);
-	list_for_each_entry(watch, &watches, link) {
-		if (watch->disarmed || !within_module(watch->arg.address, mod))
-			continue;
-		ptw_watch_disarm(watch);
-		pr_warn("watch %u (%s) is disarmed: module %s is being unloaded\n", watch->arg.id,
-			watch->arg.label, mod->name);
-	}
-	mutex_unlock(&ptw_config_lock);
-	cpus_read_unlock();
-	return NOTIFY_OK;
-}
-
-static struct notifier_block module_nb = { .notifier_call = on_module };
-
-int ptw_watch_init(void)
-{
-	return register_module_notifier(&module_nb);
 }
 
 void ptw_watch_exit(void)
 {
-	unregister_module_notifier(&module_nb);
+	struct ptw_watch *watch, *next;
+
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	list_for_each_entry_safe(watch, next, &ptw_watches, link)
+		watch_del(watch);
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
 }

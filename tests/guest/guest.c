@@ -378,7 +378,8 @@ struct ptwatch_watch_stat settled(int fd, uint32_t id)
 	do {
 		if (stat_watch(fd, id, &stat))
 			die("no stat of watch %u", id);
-		if (stat.hits == stat.alarms + stat.ignored + stat.rate_limited + stat.dropped)
+		if (stat.hits == stat.alarms + stat.filtered + stat.ignored + stat.rate_limited +
+				 stat.dropped)
 			return stat;
 		sleep_ms(1);
 	} while (now_ms() < end);

@@ -41,7 +41,8 @@ static void watch_refusals(int fd, struct ptwatch_watch good)
 	REFUSED(EINVAL, "an unknown access", arg.access = 4);
 	REFUSED(EINVAL, "length 0", arg.len = 0);
 	REFUSED(EINVAL, "length 3", arg.len = 3);
-	REFUSED(EINVAL, "length 16", arg.len = 16);
+	REFUSED(EINVAL, "length 12", arg.len = 12);
+	REFUSED(EINVAL, "length 40", arg.len = 40);
 	REFUSED(EINVAL, "8 bytes at +4", arg.address += 4);
 	REFUSED(EINVAL, "8 bytes at +1", arg.address += 1);
 	REFUSED(EINVAL, "4 bytes at +2", arg.len = 4; arg.address += 2);
@@ -250,6 +251,9 @@ static void stat_arguments(int fd, struct ptwatch_watch good)
 
 	stat.reserved = 1;
 	FAILS(ioctl(fd, PTWATCH_IOC_WATCH_STAT, &stat), EINVAL, "WATCH_STAT with reserved");
+	stat.reserved = 0;
+	stat.flags = 2;
+	FAILS(ioctl(fd, PTWATCH_IOC_WATCH_STAT, &stat), EINVAL, "WATCH_STAT with an unknown flag");
 	stat = (struct ptwatch_watch_stat){ .size = 4, .id = id };
 	FAILS(ioctl(fd, PTWATCH_IOC_WATCH_STAT, &stat), EINVAL, "WATCH_STAT with size 4");
 	stat = (struct ptwatch_watch_stat){ .size = 16, .id = id, .hits = 77 };

@@ -48,10 +48,17 @@
  *	ioctl(fd, PTWATCH_IOC_BANK_FREE, { cpu, n });
  *
  * poll() reports POLLPRI once for the alarms raised since it last did (also for those raised before
- * the first call; epoll's EPOLL_CTL_ADD is such a call and uses them up), and POLLIN as long as a
- * CPU's trace or a bank of it is frozen, or a stream has a full region to be read.
+ * the first call; epoll's EPOLL_CTL_ADD is such a call and uses them up), POLLRDBAND as long as
+ * read() has something to give, and POLLIN as long as a CPU's trace or a bank of it is frozen, or a
+ * stream has a full region to be read.
  *
- * The alarms themselves travel over generic netlink: <linux/ptwatch_netlink.h>.
+ * The alarms themselves travel over generic netlink: <linux/ptwatch_netlink.h>. Those of a
+ * session's own watches that have PTWATCH_ACTION_EVENT can also be read from the file: each read(2)
+ * gives one, as the very bytes of that netlink message (struct nlmsghdr, struct genlmsghdr,
+ * attributes; nlmsg_type and nlmsg_seq are 0), and blocks until there is one unless O_NONBLOCK
+ * (EAGAIN). EMSGSIZE: the buffer is too small, and the alarm is kept; 8192 bytes always do. At most
+ * PTWATCH_READ_MAX alarms wait in a session; the oldest make room, which gaps in PTWATCH_A_SEQ and
+ * PTWATCH_A_UNREAD tell.
  *
  * Rights: opening needs CAP_PERFMON or CAP_SYS_ADMIN. Kernel tracing (PTWATCH_RTIT_CTL_OS) and
  * kernel addresses in a watch need CAP_SYS_ADMIN and are refused (EPERM) under
@@ -74,6 +81,8 @@
 
 #define PTWATCH_DEVICE		"/dev/ptwatch"
 #define PTWATCH_ABI_VERSION	1
+
+#define PTWATCH_READ_MAX	256	/* alarms that wait to be read, and that are kept */
 
 /*
  * IA32_RTIT_CTL bits a session may ask for, at the places the SDM gives them (vol. 3C, "Intel
@@ -325,34 +334,179 @@ struct ptwatch_bank_free {
 #define PTWATCH_ACCESS_RW	2U	/* data reads and writes; reported after the access */
 #define PTWATCH_ACCESS_X	3U	/* instruction execution; reported before the instruction */
 
-/* What a hit does; ptwatch_watch.actions, any combination of at least one. */
+/*
+ * What an alarm does; ptwatch_watch.actions, any combination of at least one. The trace actions
+ * work on the session's own trace; START and STOP on the CPU that hit, and need no thaw.
+ */
 #define PTWATCH_ACTION_LOG	(1U << 0)	/* kernel log with stack */
-#define PTWATCH_ACTION_EVENT	(1U << 1)	/* netlink message, POLLPRI on the session */
+/* Netlink message, read() and POLLPRI on the session */
+#define PTWATCH_ACTION_EVENT	(1U << 1)
 #define PTWATCH_ACTION_FREEZE	(1U << 2)	/* stop this session's trace on the CPU that hit */
+/*
+ * As FREEZE, and the other CPUs a moment later: no IPI may be sent from the #DB handler, so they
+ * are told by the interrupt that follows it, when the CPU that hit takes interrupts again.
+ */
+#define PTWATCH_ACTION_FREEZE_ALL (1U << 3)
+#define PTWATCH_ACTION_START	(1U << 4)	/* start this CPU's trace, if it is stopped */
+#define PTWATCH_ACTION_STOP	(1U << 5)	/* stop it; a later START goes on behind it */
+#define PTWATCH_ACTION_PANIC	(1U << 6)	/* panic, after everything else was done */
 
-#define PTWATCH_LABEL_SIZE	128
+/* ptwatch_watch.flags */
+#define PTWATCH_WATCH_PERCPU	(1U << 0)	/* @address is a per-CPU variable's */
+#define PTWATCH_WATCH_USER	(1U << 1)	/* @address is one of process @tgid */
+#define PTWATCH_WATCH_WAIT_MODULE (1U << 2)	/* @address is an offset from @symbol in @module */
+#define PTWATCH_WATCH_PERSISTENT (1U << 3)	/* goes on when the session ends; see below */
+
+/*
+ * Condition on the value a data watch reads back; ptwatch_watch.value_op. Both sides are masked by
+ * @value_mask first; the order (LT … GE) is that of unsigned integers unless SIGNED.
+ */
+#define PTWATCH_VALUE_ANY	0U
+#define PTWATCH_VALUE_EQ	1U	/* new == value */
+#define PTWATCH_VALUE_NE	2U	/* new != value; with value 0: a bit of the mask is set */
+#define PTWATCH_VALUE_LT	3U
+#define PTWATCH_VALUE_LE	4U
+#define PTWATCH_VALUE_GT	5U
+#define PTWATCH_VALUE_GE	6U
+#define PTWATCH_VALUE_CHANGED	7U	/* new != old; @value must be 0 */
+
+#define PTWATCH_VALUE_SIGNED	(1U << 0)	/* ptwatch_watch.value_flags */
+
+/* ptwatch_who.kind */
+#define PTWATCH_WHO_PID	1U	/* thread id in the initial pid namespace; 0: idle */
+#define PTWATCH_WHO_TGID	2U	/* process id there */
+/* The thread's name; a '*' at the end stands for any rest */
+#define PTWATCH_WHO_COMM	3U
+#define PTWATCH_WHO_CGROUP	4U	/* cgroup v2 id: the thread is in it or in one below */
+
+#define PTWATCH_WHO_DENY	(1U << 0)	/* ptwatch_who.flags */
+
+#define PTWATCH_MAX_WHO	64
+#define PTWATCH_COMM_SIZE	16
 
 /**
- * struct ptwatch_watch - PTWATCH_IOC_WATCH_ADD: arm a hardware breakpoint on every CPU (_IOWR)
+ * struct ptwatch_who - whose accesses count
+ * @kind: PTWATCH_WHO_*
+ * @flags: PTWATCH_WHO_DENY: all but these
+ * @id: the pid, tgid or cgroup; 0 for COMM
+ * @comm: NUL-terminated, for COMM; else zeros
+ *
+ * A hit passes when no DENY filter matches and, of each kind that has filters without DENY, one
+ * does. An access of interrupt code is the interrupted thread's.
+ */
+struct ptwatch_who {
+	__u32 kind;
+	__u32 flags;
+	__u64 id;
+	char comm[PTWATCH_COMM_SIZE];
+};
+
+/* Why a watch was refused; ptwatch_refusal.reason */
+#define PTWATCH_WHY_NONE	0U	/* nothing more is known than errno */
+/* EINVAL: a field has no such value, or contradicts another */
+#define PTWATCH_WHY_FIELD	1U
+/* EINVAL: not a canonical address, or not in the kernel's half */
+#define PTWATCH_WHY_CANONICAL	2U
+#define PTWATCH_WHY_USER_RANGE	3U	/* EINVAL: not an address a process can have */
+/* EINVAL: @address is not aligned to @len (8 from 8 bytes on) */
+#define PTWATCH_WHY_ALIGN	4U
+#define PTWATCH_WHY_LENGTH	5U	/* EINVAL: @len is none the hardware can cover */
+#define PTWATCH_WHY_UNMAPPED	6U	/* EINVAL: there is no memory at the address */
+/* EINVAL: the kernel allows no breakpoint there (entry code, GDT…) */
+#define PTWATCH_WHY_KERNEL	7U
+#define PTWATCH_WHY_SLOTS	8U	/* ENOSPC: too few debug registers on @cpu */
+#define PTWATCH_WHY_NOT_PERCPU	9U	/* EINVAL: not a per-CPU variable's address */
+#define PTWATCH_WHY_NO_PROCESS	10U	/* ESRCH: there is no process @tgid, or it ends */
+#define PTWATCH_WHY_NO_TRACE	11U	/* EINVAL: a trace action without a trace */
+#define PTWATCH_WHY_NO_SYMBOL	12U	/* ENOENT: @module is loaded and has no @symbol */
+#define PTWATCH_WHY_RIGHTS	13U	/* EPERM: CAP_SYS_ADMIN is missing */
+#define PTWATCH_WHY_LOCKDOWN	14U	/* EPERM: lockdown=confidentiality */
+/* EINVAL: @label, @module or @symbol is not printable ASCII */
+#define PTWATCH_WHY_LABEL	15U
+#define PTWATCH_WHY_FILTER	16U	/* EINVAL: ptwatch_who number @detail makes no sense */
+#define PTWATCH_WHY_CPUS	17U	/* EINVAL: @cpus names none, or one that cannot be */
+
+/**
+ * struct ptwatch_refusal - why WATCH_ADD failed; written only when it does
+ * @size: in: sizeof(struct ptwatch_refusal)
+ * @reason: out: PTWATCH_WHY_*
+ * @cpu: out: with SLOTS: where
+ * @slots: out: debug registers of a CPU
+ * @slots_needed: out: how many the watch needs on each CPU
+ * @slots_ours: out: with SLOTS: held on @cpu by watches of this device
+ * @slots_others: out: with SLOTS: others in use on @cpu at this moment (perf, gdb, kgdb); per-task
+ *	ones count against the limit also while their task does not run, so this may be 0
+ * @detail: out: see @reason
+ */
+struct ptwatch_refusal {
+	__u32 size;
+	__u32 reason;
+	__u32 cpu;
+	__u32 slots;
+	__u32 slots_needed;
+	__u32 slots_ours;
+	__u32 slots_others;
+	__u32 detail;
+};
+
+#define PTWATCH_LABEL_SIZE	128
+#define PTWATCH_MODULE_SIZE	64
+#define PTWATCH_SYMBOL_SIZE	256
+
+/**
+ * struct ptwatch_watch - PTWATCH_IOC_WATCH_ADD: arm a hardware breakpoint (_IOWR)
  * @size: in: sizeof(struct ptwatch_watch)
- * @flags: in: 0
- * @address: in: canonical kernel address; a data watch is aligned to @len
- * @len: in: 1, 2, 4 or 8 bytes; 8 for PTWATCH_ACCESS_X
+ * @flags: in: PTWATCH_WATCH_*
+ * @address: in: canonical kernel address; a data watch is aligned to @len, from 8 bytes on to 8.
+ *	With PERCPU: the variable's address as the kernel's symbol table has it; each CPU watches
+ *	its own. With USER: an address of process @tgid. With WAIT_MODULE: added to @symbol.
+ * @len: in: 1, 2, 4 or 8 bytes, or 16, 24, 32 on two to four debug registers; 8 for
+ *	PTWATCH_ACCESS_X
  * @access: in: PTWATCH_ACCESS_*
- * @actions: in: PTWATCH_ACTION_*; FREEZE needs a trace that is set up
+ * @actions: in: PTWATCH_ACTION_*; those on a trace need one that is set up
  * @max_hits: in: disarm after that many alarms; 1: one-shot; 0: never
  * @max_rate: in: alarms a second, the rest is counted only; 0: the module's default of 100
  * @id: out: number of the watch, unique while the module is loaded
  * @label: in: how people call the address ("kv_cache_meta+0x0"), NUL-terminated printable ASCII;
  *	may be empty
+ * @tgid: in: with USER: a process in the caller's pid namespace; else 0
+ * @nr_filters: in: entries at @filters, at most PTWATCH_MAX_WHO
+ * @filters: in: user pointer to struct ptwatch_who[]
+ * @cpus: in: user pointer to a bitmap of CPU numbers as in struct ptwatch_trace: only accesses of
+ *	these count; 0: of all. CPUs may be offline.
+ * @cpus_size: in: bytes at @cpus
+ * @value_op: in: PTWATCH_VALUE_*; not for PTWATCH_ACCESS_X, and of a @len above 8 only CHANGED
+ * @value: in: to compare with, zero-extended or (SIGNED) sign-extended from @value_size
+ * @value_mask: in: 0: every bit counts
+ * @value_size: in: bytes compared, from @address on: 1, 2, 4 or 8, at most @len; 0: @len
+ * @value_flags: in: PTWATCH_VALUE_SIGNED
+ * @skip: in: that many hits that fulfil every condition pass before the first alarm
+ * @stack_start, @stack_end: in: only when a return address of the kernel stack, or ip, is in
+ *	[start, end); both 0: whatever the stack
+ * @max_storm: in: more hits than that in a second on one CPU disarm the watch; 0: the module's
+ *	default of 200000; U32_MAX: never
+ * @reserved: in: 0
+ * @refusal: in: user pointer to a struct ptwatch_refusal, or 0
+ * @module: in: with WAIT_MODULE: its name, as in /proc/modules; else zeros
+ * @symbol: in: with WAIT_MODULE: a symbol in it, a function or a variable (PERCPU: a per-CPU one)
  *
- * Armed on every online CPU and on each that comes online while the watch lives. Disarmed when the
- * module that @address is in is unloaded (struct ptwatch_watch_stat tells). Not seen, because
- * the hardware or the kernel masks it: writes by NMI, #MC and #DB handlers, and by devices (DMA).
+ * Conditions are looked at in this order: value, filters, stack, @skip, @max_hits, @max_rate; the
+ * CPUs and USER before all, by not arming elsewhere.
  *
- * Errors: ENOSPC (no free debug register on some CPU; perf, gdb and ptrace use them too), EINVAL
- * (alignment, length, an address that is not canonical or that the kernel refuses, such as entry
- * code), EPERM.
+ * A kernel watch is armed on every CPU (of @cpus) that is online and on each that comes online
+ * while the watch lives. Disarmed when the module that @address is in is unloaded; with WAIT_MODULE
+ * armed when it is loaded, before its init function runs, and again each time it comes back. A
+ * watch of a process is armed in all its threads, present and to come, until it ends or executes a
+ * program. Not seen, because the hardware or the kernel masks it: writes by NMI, #MC and #DB
+ * handlers, and by devices (DMA). A value condition and OLD go by a shadow of the value at the last
+ * hit, which such writes leave behind.
+ *
+ * A watch ends with its session. With PERSISTENT, which excludes the actions on a trace, it
+ * lives until WATCH_REMOVE or until the module is unloaded; the newest of its alarms are kept for
+ * whoever listens later (PTWATCH_IOC_LISTEN, PTWATCH_CMD_BACKLOG in <linux/ptwatch_netlink.h>).
+ *
+ * Errors: ENOSPC (too few free debug registers on some CPU; perf, gdb and ptrace use them too),
+ * EINVAL, ENOENT, ESRCH, EPERM: ptwatch_refusal tells more.
  */
 struct ptwatch_watch {
 	__u32 size;
@@ -365,32 +519,100 @@ struct ptwatch_watch {
 	__u32 max_rate;
 	__u32 id;
 	char label[PTWATCH_LABEL_SIZE];
+	__u32 tgid;
+	__u32 nr_filters;
+	__u64 filters;
+	__u64 cpus;
+	__u32 cpus_size;
+	__u32 value_op;
+	__u64 value;
+	__u64 value_mask;
+	__u32 value_size;
+	__u32 value_flags;
+	__u64 skip;
+	__u64 stack_start;
+	__u64 stack_end;
+	__u32 max_storm;
+	__u32 reserved;
+	__u64 refusal;
+	char module[PTWATCH_MODULE_SIZE];
+	char symbol[PTWATCH_SYMBOL_SIZE];
 };
+
+/* ptwatch_watch_stat.state */
+#define PTWATCH_WATCH_ARMED	1U
+#define PTWATCH_WATCH_WAITING	2U	/* for its module */
+#define PTWATCH_WATCH_DONE	3U	/* @max_hits was reached */
+#define PTWATCH_WATCH_STORM	4U	/* @max_storm was exceeded */
+#define PTWATCH_WATCH_GONE	5U	/* the module was unloaded, the process ended */
 
 /**
  * struct ptwatch_watch_stat - PTWATCH_IOC_WATCH_STAT: what became of a watch's hits (_IOWR)
  * @size: in: sizeof(struct ptwatch_watch_stat)
  * @id: in: a watch of this session; else ENOENT
- * @armed_cpus: out: CPUs whose debug registers hold the watch
- * @reserved: out: 0
+ * @armed_cpus: out: CPUs whose debug registers hold the watch; with USER: threads that have it
+ * @flags: in: PTWATCH_STAT_ANY: @id may be another session's or a persistent watch (CAP_SYS_ADMIN)
  * @hits: out: times the hardware reported the watch
  * @alarms: out: hits that became an alarm and were delivered
- * @ignored: out: hits after @max_hits was reached, before every CPU was disarmed
+ * @ignored: out: hits after @max_hits was reached or the storm was noticed, before every CPU was
+ *	disarmed
  * @rate_limited: out: hits over @max_rate
  * @dropped: out: hits for which no record was free
+ * @filtered: out: hits that a condition (value, filters, stack, @skip) let pass
+ * @state: out: PTWATCH_WATCH_*
+ * @reserved: out: 0
+ * @missed: out: times a CPU or thread could not be armed since WATCH_ADD (no free debug register)
  *
- * hits = alarms + ignored + rate_limited + dropped, once no alarm is on its way to a listener.
+ * hits = alarms + filtered + ignored + rate_limited + dropped, once no alarm is on its way to a
+ * listener.
  */
 struct ptwatch_watch_stat {
 	__u32 size;
 	__u32 id;
 	__u32 armed_cpus;
-	__u32 reserved;
+	__u32 flags;
 	__u64 hits;
 	__u64 alarms;
 	__u64 ignored;
 	__u64 rate_limited;
 	__u64 dropped;
+	__u64 filtered;
+	__u32 state;
+	__u32 reserved;
+	__u64 missed;
+};
+
+#define PTWATCH_STAT_ANY	(1U << 0)
+
+/**
+ * struct ptwatch_watch_entry - PTWATCH_IOC_WATCH_NEXT: the watches of everyone, one by one (_IOWR)
+ * @size: in: sizeof(struct ptwatch_watch_entry)
+ * @id: in: the lowest id of interest, 0 to begin; out: that of the first watch from there on
+ * @flags: out: PTWATCH_WATCH_*
+ * @owner_tgid: out: process that armed it, in the caller's pid namespace; 0: not there, or the
+ *	module's watch= parameter
+ * @owner_comm: out: its name at that time
+ * @address: out: with WAIT_MODULE: where it is now, 0: nowhere
+ * @len, @access, @actions, @max_hits, @max_rate, @tgid, @label, @module: out: see struct
+ * 	ptwatch_watch
+ *
+ * CAP_SYS_ADMIN. ENOENT: no watch has an id that high. WATCH_STAT with ANY tells the counts.
+ */
+struct ptwatch_watch_entry {
+	__u32 size;
+	__u32 id;
+	__u32 flags;
+	__u32 owner_tgid;
+	char owner_comm[PTWATCH_COMM_SIZE];
+	__u64 address;
+	__u32 len;
+	__u32 access;
+	__u32 actions;
+	__u32 max_hits;
+	__u32 max_rate;
+	__u32 tgid;
+	char label[PTWATCH_LABEL_SIZE];
+	char module[PTWATCH_MODULE_SIZE];
 };
 
 #define PTWATCH_IOC_MAGIC	0xF7
@@ -429,6 +651,14 @@ struct ptwatch_watch_stat {
  */
 #define PTWATCH_IOC_WATCH_DEL	_IO(PTWATCH_IOC_MAGIC, 0x21)
 #define PTWATCH_IOC_WATCH_STAT	_IOWR(PTWATCH_IOC_MAGIC, 0x22, struct ptwatch_watch_stat)
+#define PTWATCH_IOC_WATCH_NEXT	_IOWR(PTWATCH_IOC_MAGIC, 0x23, struct ptwatch_watch_entry)
+/* As WATCH_DEL, for a watch of anyone: CAP_SYS_ADMIN. */
+#define PTWATCH_IOC_WATCH_REMOVE _IO(PTWATCH_IOC_MAGIC, 0x24)
+/*
+ * read(2) from now on gives the kept alarms of persistent watches and then those of every watch,
+ * not only this session's: CAP_SYS_ADMIN, not under lockdown=confidentiality. No argument.
+ */
+#define PTWATCH_IOC_LISTEN	_IO(PTWATCH_IOC_MAGIC, 0x25)
 
 /*
  * mmap(2) offsets, MAP_SHARED and PROT_READ only. A mapping holds a reference: it stays readable
