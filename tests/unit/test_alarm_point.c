@@ -109,13 +109,51 @@ static void nothing_is_found(void **state)
 	assert_non_null(strstr(err.text, "cpu 7"));
 }
 
+static struct ptw_stream *stream;
+
+static const struct ptw_thread *get_thread(void *source, uint32_t index)
+{
+	return ptw_stream_thread(stream, index);
+}
+
+static int on_event(void *context, const struct ptw_story_event *event)
+{
+	return ptw_calls_take(context, event);
+}
+
+static void report_calls(const struct ptw_view *view, struct ptw_out *out)
+{
+	struct ptw_calls_options options = {
+		.no_time = true, .tid = -1, .alarm = view->alarm, .point = view->point,
+		.alarm_mark = "ALARM #1 write table+0x0", .alarm_number = 1,
+	};
+	size_t trace = 1;
+	struct ptw_stream_options stream_options = { .order = PTW_ORDER_TRACE, .trace = &trace, .traces = 1 };
+	struct ptw_story_config config = { .thread = get_thread, .on_event = on_event };
+	const struct ptw_flow *flow;
+	struct ptw_story *story;
+	struct ptw_error err;
+	int ret = 0;
+
+	config.context = ptw_calls_new(&options, out);
+	stream = ptw_stream_open(&recording, &stream_options, &err);
+	story = ptw_story_new(&config);
+	assert_true(config.context && stream && story);
+	while (!ret && (flow = ptw_stream_next(stream)))
+		ret = ptw_story_take(story, flow);
+	assert_int_equal(ret, 1);	/* the alarm ends it */
+	ptw_calls_end(config.context);
+	ptw_calls_free(config.context);
+	ptw_story_free(story);
+	ptw_stream_close(stream);
+}
+
 /* What a report writes for the alarm. */
 static char *report(bool calls, bool beyond)
 {
 	static struct ptw_out out;
 	struct ptw_alarm alarm = { .cpu = 3, .ip = STORE + 2, .access = PTWATCH_ACCESS_W, .label = "table+0x0" };
 	struct ptw_insns_options insns = { .no_time = true };
-	struct ptw_calls_options calls_options = { .no_time = true };
 	struct ptw_view view = {
 		.trace = &traces[1], .params = &recording.params, .image = &recording.image,
 		.alarm = &alarm, .alarm_number = 1, .beyond_alarm = beyond,
@@ -129,7 +167,7 @@ static char *report(bool calls, bool beyond)
 	find(alarm.access, alarm.ip, &view.point);
 	ptw_out_init(&out, file, false);
 	if (calls)
-		assert_int_equal(ptw_report_calls(&view, &calls_options, &out, NULL, &err), 0);
+		report_calls(&view, &out);
 	else
 		assert_int_equal(ptw_report_insns(&view, &insns, &out, &err), 0);
 	assert_int_equal(ptw_out_flush(&out), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Calls and returns found again in streams of instructions written by hand. */
+/* Calls and returns found again in flows written by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,31 +56,80 @@ static void on_return(void *context, uint64_t step)
 static struct ptw_call_stack stack;
 static struct ptw_symbols *symbols;
 
+/* What the stream makes of instructions: a branch is told once it is known where it went. */
+static struct {
+	uint64_t at, next;
+	enum ptw_insn_class class;
+	bool valid;
+} branch;
+
+static bool place(void *context, uint64_t addr, struct ptw_place *out)
+{
+	out->symbol = symbols ? ptw_symbols_at(symbols, addr) : NULL;
+	out->start = out->symbol ? out->symbol->addr : 0;
+	return out->symbol != NULL;
+}
+
 static void begin(void)
 {
 	told[0] = '\0';
-	stack = (struct ptw_call_stack){ .symbols = symbols, .on_step = on_step, .on_return = on_return };
+	branch.valid = false;
+	stack = (struct ptw_call_stack){ .place = place, .on_step = on_step, .on_return = on_return };
 	ptw_call_stack_init(&stack);
+}
+
+static void take(enum ptw_flow_kind kind, uint64_t from, uint64_t to, uint64_t value)
+{
+	struct ptw_flow flow = { .kind = kind, .from = from, .to = to, .value = value };
+
+	assert_int_equal(ptw_call_stack_take(&stack, &flow), 0);
+}
+
+static void arrive(uint64_t to)
+{
+	static const enum ptw_flow_kind kinds[] = {
+		[PTW_INSN_CALL] = PTW_FLOW_CALL, [PTW_INSN_RETURN] = PTW_FLOW_RETURN, [PTW_INSN_JUMP] = PTW_FLOW_JUMP,
+		[PTW_INSN_COND_JUMP] = PTW_FLOW_JUMP, [PTW_INSN_FAR_CALL] = PTW_FLOW_SYSCALL,
+		[PTW_INSN_FAR_RETURN] = PTW_FLOW_FAR_RETURN, [PTW_INSN_FAR_JUMP] = PTW_FLOW_JUMP,
+	};
+
+	if (!branch.valid)
+		return;
+	branch.valid = false;
+	if (to != branch.next || branch.class == PTW_INSN_CALL)
+		take(kinds[branch.class], branch.at, to, branch.next);
 }
 
 static void insn(uint64_t at, enum ptw_insn_class class)
 {
-	struct ptw_item item = { .kind = PTW_ITEM_INSN };
-
-	item.insn = (struct ptw_insn){
-		.ip = BASE + at, .last_ip = BASE + at, .count = 1, .class = class, .size = 5
-	};
-	assert_int_equal(ptw_call_stack_take(&stack, &item), 0);
+	arrive(BASE + at);
+	/* Instructions that are no branches are runs. */
+	take(PTW_FLOW_RUN, BASE + at, BASE + at, 1);
+	branch.valid = class != PTW_INSN_OTHER && class != PTW_INSN_PTWRITE;
+	branch.class = class;
+	branch.at = BASE + at;
+	branch.next = BASE + at + 5;
 }
 
 static void event(enum ptw_event_type type, uint64_t from, uint64_t to)
 {
-	struct ptw_item item = { .kind = PTW_ITEM_EVENT };
+	uint64_t target = to ? BASE + to : 0;
 
-	item.event = (struct ptw_event){
-		.type = type, .has_ip = to, .ip = to ? BASE + to : 0, .from = BASE + from
-	};
-	assert_int_equal(ptw_call_stack_take(&stack, &item), 0);
+	switch (type) {
+	case PTW_EVENT_ENABLED:
+		branch.valid = false;
+		take(PTW_FLOW_BEGIN, 0, target, 0);
+		break;
+	case PTW_EVENT_DISABLED:
+		arrive(target);
+		take(PTW_FLOW_END, BASE + from, 0, 0);
+		break;
+	default:
+		arrive(BASE + from);
+		take(PTW_FLOW_INTERRUPT, BASE + from, target, 0);
+		if (type == PTW_EVENT_ASYNC_DISABLED)
+			take(PTW_FLOW_END, BASE + from, 0, 0);
+	}
 }
 
 static void end(const char *expected)
@@ -187,12 +236,11 @@ static void return_over_frames(void **state)
 
 static void gaps(void **state)
 {
-	struct ptw_item error = { .kind = PTW_ITEM_ERROR };
-
 	begin();
 	insn(0x1010, PTW_INSN_CALL);
 	insn(0x2000, PTW_INSN_CALL);
-	assert_int_equal(ptw_call_stack_take(&stack, &error), 0);
+	branch.valid = false;
+	take(PTW_FLOW_GAP, 0, 0, 0);
 	insn(0x3000, PTW_INSN_OTHER);
 	end("begin@0 1010<0; call@1 2000<1010; gap@0 0<0; begin@0 3000<0");
 }

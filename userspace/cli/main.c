@@ -18,6 +18,9 @@ static const struct ptw_verb *const verbs[] = {
 	&verb_calls,
 	&verb_insns,
 	&verb_packets,
+	&verb_latency,
+	&verb_markers,
+	&verb_stat,
 };
 
 static const struct ptw_verb *find_verb(const char *name)

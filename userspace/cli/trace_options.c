@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The command line of packets, insns and calls. */
+/* The command line of the verbs that read traces. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -39,47 +39,53 @@ enum {
 struct known_option {
 	struct option option;
 	unsigned int accept;	/* 0: all verbs */
+	unsigned int refuse;	/* not those that say so */
 };
 
 static const struct known_option known[] = {
-	{ { "input", required_argument, NULL, 'i' }, 0 },
-	{ { "cpus", required_argument, NULL, 'C' }, 0 },
-	{ { "raw", required_argument, NULL, OPT_RAW }, 0 },
-	{ { "cpu", required_argument, NULL, OPT_CPU }, 0 },
-	{ { "bits", required_argument, NULL, OPT_BITS }, 0 },
-	{ { "mtc-freq", required_argument, NULL, OPT_MTC_FREQ }, 0 },
-	{ { "nom-freq", required_argument, NULL, OPT_NOM_FREQ }, 0 },
-	{ { "cpuid15", required_argument, NULL, OPT_CPUID15 }, 0 },
-	{ { "addr-filter", required_argument, NULL, OPT_ADDR_FILTER }, 0 },
-	{ { "image", required_argument, NULL, OPT_IMAGE }, 0 },
-	{ { "images", required_argument, NULL, OPT_IMAGES }, 0 },
-	{ { "format", required_argument, NULL, OPT_FORMAT }, 0 },
-	{ { "json", no_argument, NULL, OPT_JSON }, 0 },
-	{ { "count", no_argument, NULL, OPT_COUNT }, 0 },
-	{ { "help", no_argument, NULL, 'h' }, 0 },
-	{ { "tail", required_argument, NULL, OPT_TAIL }, ACCEPT_WINDOW },
-	{ { "last", required_argument, NULL, OPT_LAST }, ACCEPT_WINDOW },
-	{ { "time", no_argument, NULL, OPT_TIME }, ACCEPT_WINDOW },
-	{ { "no-time", no_argument, NULL, OPT_NO_TIME }, ACCEPT_WINDOW },
-	{ { "all", no_argument, NULL, OPT_ALL }, ACCEPT_WINDOW },
-	{ { "source", no_argument, NULL, OPT_SOURCE }, ACCEPT_DISASM },
-	{ { "debug", required_argument, NULL, OPT_DEBUG }, ACCEPT_DISASM },
-	{ { "syntax", required_argument, NULL, OPT_SYNTAX }, ACCEPT_DISASM },
-	{ { "depth", required_argument, NULL, OPT_DEPTH }, ACCEPT_DEPTH },
+	{ { "input", required_argument, NULL, 'i' }, 0, 0 },
+	{ { "cpus", required_argument, NULL, 'C' }, 0, 0 },
+	{ { "raw", required_argument, NULL, OPT_RAW }, 0, 0 },
+	{ { "cpu", required_argument, NULL, OPT_CPU }, 0, 0 },
+	{ { "bits", required_argument, NULL, OPT_BITS }, 0, 0 },
+	{ { "mtc-freq", required_argument, NULL, OPT_MTC_FREQ }, 0, 0 },
+	{ { "nom-freq", required_argument, NULL, OPT_NOM_FREQ }, 0, 0 },
+	{ { "cpuid15", required_argument, NULL, OPT_CPUID15 }, 0, 0 },
+	{ { "addr-filter", required_argument, NULL, OPT_ADDR_FILTER }, 0, 0 },
+	{ { "image", required_argument, NULL, OPT_IMAGE }, 0, 0 },
+	{ { "images", required_argument, NULL, OPT_IMAGES }, 0, 0 },
+	{ { "format", required_argument, NULL, OPT_FORMAT }, 0, ACCEPT_OWN_FORMAT },
+	{ { "json", no_argument, NULL, OPT_JSON }, 0, ACCEPT_NO_JSON },
+	{ { "count", no_argument, NULL, OPT_COUNT }, 0, ACCEPT_NO_COUNT },
+	{ { "help", no_argument, NULL, 'h' }, 0, 0 },
+	{ { "tail", required_argument, NULL, OPT_TAIL }, ACCEPT_WINDOW, 0 },
+	{ { "last", required_argument, NULL, OPT_LAST }, ACCEPT_WINDOW, 0 },
+	{ { "time", no_argument, NULL, OPT_TIME }, ACCEPT_WINDOW, 0 },
+	{ { "no-time", no_argument, NULL, OPT_NO_TIME }, ACCEPT_WINDOW, 0 },
+	{ { "all", no_argument, NULL, OPT_ALL }, ACCEPT_WINDOW, 0 },
+	{ { "source", no_argument, NULL, OPT_SOURCE }, ACCEPT_DISASM, 0 },
+	{ { "debug", required_argument, NULL, OPT_DEBUG }, ACCEPT_DISASM, 0 },
+	{ { "syntax", required_argument, NULL, OPT_SYNTAX }, ACCEPT_DISASM, 0 },
+	{ { "depth", required_argument, NULL, OPT_DEPTH }, ACCEPT_DEPTH, 0 },
 };
 
 #define KNOWN	(sizeof(known) / sizeof(known[0]))
+#define OWN	32	/* at most as many options of a verb */
 
 void trace_options_help(unsigned int accept)
 {
 	fputs("  -i, --input RECORDING   a recording (directory), or a perf.data\n"
 	      "  -C, --cpus CPU[,CPU…]   only the traces of these CPUs; without it all, or those that\n"
-	      "                          an alarm froze\n"
-	      "      --json              one JSON object a line, like --format json\n",
+	      "                          an alarm froze\n",
 	      stdout);
-	printf("      --format FORMAT     text%s or json\n",
-	       accept & ACCEPT_IP_FORMAT ? ", ip (addresses only)" : "");
-	fputs("      --count             print only how many there are\n", stdout);
+	if (!(accept & ACCEPT_NO_JSON))
+		printf("      --json              one JSON object a line%s\n",
+		       accept & ACCEPT_OWN_FORMAT ? "" : ", like --format json");
+	if (!(accept & ACCEPT_OWN_FORMAT))
+		printf("      --format FORMAT     text%s or json\n",
+		       accept & ACCEPT_IP_FORMAT ? ", ip (addresses only)" : "");
+	if (!(accept & ACCEPT_NO_COUNT))
+		fputs("      --count             print only how many there are\n", stdout);
 	if (accept & ACCEPT_WINDOW)
 		fputs("      --tail N            only the last N lines\n"
 		      "      --last TIME         only the last 40us, 1.5ms, 2s … of the trace\n"
@@ -196,8 +202,10 @@ static int check_once(const struct trace_options *options, int option, uint64_t 
 {
 	size_t i;
 
-	for (i = 0; known[i].option.val != option; i++)
+	for (i = 0; i < KNOWN && known[i].option.val != option; i++)
 		;
+	if (i == KNOWN)
+		return PTW_EXIT_OK;	/* the verb's own */
 	if (*given >> i & 1 && known[i].option.has_arg && !may_repeat(option))
 		return option < OPT_RAW ? cli_usage(options->verb, "-%c may be given only once", option) :
 					  cli_usage(options->verb, "--%s may be given only once",
@@ -351,18 +359,21 @@ static int check(const struct trace_options *options, unsigned int accept)
 	return PTW_EXIT_OK;
 }
 
-int trace_options_parse(struct trace_options *options, const char *verb, unsigned int accept, int argc,
-			char **argv)
+int trace_options_parse(struct trace_options *options, const struct trace_verb *trace_verb, int argc, char **argv)
 {
-	struct option list[KNOWN + 1] = { 0 };
+	const char *verb = trace_verb->name;
+	unsigned int accept = trace_verb->accept;
+	struct option list[KNOWN + OWN + 1] = { 0 };
 	size_t i, count = 0;
 	uint64_t given = 0;
 	int option, status;
 
 	*options = (struct trace_options){ .verb = verb };
 	for (i = 0; i < KNOWN; i++)
-		if (!known[i].accept || known[i].accept & accept)
+		if ((!known[i].accept || known[i].accept & accept) && !(known[i].refuse & accept))
 			list[count++] = known[i].option;
+	for (i = 0; i < OWN && trace_verb->options && trace_verb->options[i].name; i++)
+		list[count++] = trace_verb->options[i];
 
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":hi:C:", list, NULL)) != -1) {
@@ -375,7 +386,9 @@ int trace_options_parse(struct trace_options *options, const char *verb, unsigne
 		status = check_once(options, option, &given);
 		if (status)
 			return status;
-		if (option == 'i' || option == 'C' || (option >= OPT_RAW && option <= OPT_IMAGES))
+		if (option >= TRACE_OPTION_OWN)
+			status = trace_verb->take_option(option, optarg);
+		else if (option == 'i' || option == 'C' || (option >= OPT_RAW && option <= OPT_IMAGES))
 			status = take_source(options, option, optarg);
 		else
 			status = take_view(options, accept, option, optarg);
@@ -389,7 +402,8 @@ int trace_options_parse(struct trace_options *options, const char *verb, unsigne
 		return cli_usage(verb, "--format %s and --json: only one of them", options->format_text);
 	if (options->json)
 		options->format = PTW_FORMAT_JSON;
-	return check(options, accept);
+	status = check(options, accept);
+	return !status && trace_verb->check ? trace_verb->check(options) : status;
 }
 
 void trace_options_free(struct trace_options *options)

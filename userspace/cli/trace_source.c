@@ -75,6 +75,17 @@ static int check_images(const struct ptw_image *image, struct ptw_error *err)
 	return 0;
 }
 
+/* The code that was named by hand has to be there. */
+static int check_readable(const struct ptw_image *image, struct ptw_error *err)
+{
+	size_t i;
+
+	for (i = 0; i < image->count; i++)
+		if (access(image->section[i].path, R_OK))
+			return ptw_error_set(err, PTW_EXIT_FAILED, "image %s: %s", image->section[i].path, strerror(errno));
+	return 0;
+}
+
 /* Load address minus link address of the section; false: no ELF file that says where it is linked. */
 static bool elf_bias(const struct ptw_image_section *section, uint64_t *bias)
 {
@@ -127,6 +138,20 @@ static void load_raw_symbols(struct trace_source *source)
 		return;
 	ptw_symbols_free(source->raw_symbols);
 	source->raw_symbols = NULL;
+}
+
+struct ptw_recording *trace_source_recording(struct trace_source *source)
+{
+	if (source->recording)
+		return source->recording;
+	source->raw_recording = (struct ptw_recording){
+		.params = source->options->params,
+		.trace = &source->raw,
+		.trace_count = 1,
+		.image = source->options->image,
+		.symbols = source->raw_symbols,
+	};
+	return &source->raw_recording;
 }
 
 /* ---- telling of gaps and progress ---- */
@@ -413,6 +438,8 @@ static int run_opened(const struct trace_verb *verb, struct trace_source *source
 	int status;
 
 	if (verb->follows_code) {
+		if (!source->recording && check_readable(&source->options->image, &err))
+			return cli_error(verb->name, &err);
 		say_missing_code(source);
 		status = find_alarms(source);
 		if (status)
@@ -429,7 +456,7 @@ int trace_verb_run(const struct trace_verb *verb, int argc, char **argv)
 	struct trace_source source;
 	int status;
 
-	status = trace_options_parse(&options, verb->name, verb->accept, argc, argv);
+	status = trace_options_parse(&options, verb, argc, argv);
 	if (!status && options.help) {
 		verb->help();
 		status = cli_flush(verb->name);

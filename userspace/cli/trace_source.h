@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What `packets`, `insns` and `calls` have in common: where the trace comes from (a recording, or raw bytes
+ * What the verbs that read traces have in common: where the trace comes from (a recording, or raw bytes
  * and what is told about them), which part of it is wanted, and how it is shown. Private to cli/.
  */
 #ifndef PTWATCH_CLI_TRACE_SOURCE_H
 #define PTWATCH_CLI_TRACE_SOURCE_H
 
+#include <getopt.h>
 #include <stdbool.h>
 
 #include "recording/recording.h"
@@ -17,7 +18,12 @@ enum trace_options_accept {
 	ACCEPT_WINDOW = 1 << 1,		/* --tail, --last, --time, --no-time, --all */
 	ACCEPT_DISASM = 1 << 2,		/* --source, --debug, --syntax */
 	ACCEPT_DEPTH = 1 << 3,
+	ACCEPT_NO_COUNT = 1 << 4,	/* not --count */
+	ACCEPT_OWN_FORMAT = 1 << 5,	/* --format is the verb's own, or not there */
+	ACCEPT_NO_JSON = 1 << 6,	/* nor --json */
 };
+
+#define TRACE_OPTION_OWN	1024
 
 #define GAP_KINDS	16	/* as many are told apart */
 #define GAP_LINES	10	/* of each kind; the rest is only counted */
@@ -50,15 +56,16 @@ struct trace_options {
 	uint64_t tail, last_ns, depth;
 };
 
+struct trace_verb;
+
 /**
  * trace_options_parse() - read the command line of @verb
  * Return: PTW_EXIT_OK, or the exit status: the error is printed. With @options->help nothing else is checked.
  */
-int trace_options_parse(struct trace_options *options, const char *verb, unsigned int accept, int argc,
-			char **argv);
+int trace_options_parse(struct trace_options *options, const struct trace_verb *verb, int argc, char **argv);
 void trace_options_free(struct trace_options *options);
 
-/** trace_options_help() - print what all three verbs accept, for their --help */
+/** trace_options_help() - print what such verbs accept, for their --help */
 void trace_options_help(unsigned int accept);
 
 /* An opened source. */
@@ -66,6 +73,7 @@ struct trace_source {
 	const struct trace_options *options;
 	struct ptw_recording *recording;	/* NULL: raw */
 	struct ptw_symbols *raw_symbols;	/* of the ELF files among --image */
+	struct ptw_recording raw_recording;	/* raw bytes as a recording of one trace; owns nothing */
 	struct ptw_recorded_trace raw;
 	struct ptw_view *view;			/* one for each trace selected, in the order of CPUs */
 	size_t count;
@@ -84,12 +92,21 @@ struct trace_source {
 void trace_source_gap(struct trace_source *source, const struct ptw_view *view, const char *kind,
 		      const char *text);
 
-/* What the three verbs do not have in common. */
+/** trace_source_recording() - what is read: the recording, or raw bytes as one */
+struct ptw_recording *trace_source_recording(struct trace_source *source);
+
+/* What the verbs do not have in common. */
 struct trace_verb {
 	const char *name;
 	unsigned int accept;		/* enum trace_options_accept */
 	bool follows_code;		/* needs the code that ran, and finds the alarm in it */
 	void (*help)(void);		/* prints --help */
+	/* Options of its own: NULL, or an array that ends with a NULL name; values of .val from TRACE_OPTION_OWN on. */
+	const struct option *options;
+	/* One of these. Returns PTW_EXIT_OK, or the exit status: the error is printed. May be NULL without options. */
+	int (*take_option)(int option, const char *value);
+	/* Looks at the whole once all options are read; may be NULL. Returns the same. */
+	int (*check)(const struct trace_options *options);
 	/* Returns 0, or -1: @err tells why. */
 	int (*report)(struct trace_source *source, struct ptw_out *out, struct ptw_error *err);
 };

@@ -13,9 +13,7 @@ void ptw_call_stack_init(struct ptw_call_stack *s)
 	s->count = s->room = 0;
 	s->base = 0;
 	s->stretch = 0;
-	s->fresh = true;
-	s->branch.valid = false;
-	s->function_start = s->function_end = 0;
+	s->begun = false;
 }
 
 void ptw_call_stack_free(struct ptw_call_stack *s)
@@ -43,21 +41,24 @@ static uint64_t tell(struct ptw_call_stack *s, enum ptw_step_kind kind, uint64_t
 	return s->on_step(s->context, &step);
 }
 
-static const struct ptw_symbol *symbol_at(const struct ptw_call_stack *s, uint64_t addr)
+static bool place_at(const struct ptw_call_stack *s, uint64_t addr, struct ptw_place *place)
 {
-	return s->symbols ? ptw_symbols_at(s->symbols, addr) : NULL;
+	return addr && s->place && s->place(s->context, addr, place);
 }
 
 /* Code between a call or a return and where it really goes; of no interest to a reader. */
-static bool is_thunk(const struct ptw_symbol *symbol)
+static bool is_thunk(const struct ptw_call_stack *s, uint64_t addr)
 {
 	static const char *const prefixes[] = {
 		"__x86_indirect_", "__x86_return_thunk", "srso_", "retbleed_", "its_", "__llvm_retpoline_",
 	};
+	struct ptw_place place;
 	size_t i;
 
-	for (i = 0; symbol && i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-		if (!strncmp(symbol->name, prefixes[i], strlen(prefixes[i])))
+	if (!place_at(s, addr, &place))
+		return false;
+	for (i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+		if (!strncmp(place.symbol->name, prefixes[i], strlen(prefixes[i])))
 			return true;
 	return false;
 }
@@ -116,7 +117,7 @@ static int enter(struct ptw_call_stack *s, enum ptw_step_kind kind, uint64_t ip,
 {
 	if (push(s, ret, kind == PTW_STEP_INTERRUPT || kind == PTW_STEP_SYSCALL))
 		return -1;
-	if (kind == PTW_STEP_CALL && is_thunk(symbol_at(s, ip)))
+	if (kind == PTW_STEP_CALL && is_thunk(s, ip))
 		s->frame[s->count - 1].silent = true;
 	else
 		s->frame[s->count - 1].step = tell(s, kind, ip, from);
@@ -129,7 +130,7 @@ static void replace(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	struct ptw_call_frame *top = s->count ? &s->frame[s->count - 1] : NULL;
 	uint64_t step;
 
-	if (is_thunk(symbol_at(s, ip)))
+	if (is_thunk(s, ip))
 		return;
 	if (top && top->silent) {
 		top->silent = false;
@@ -145,41 +146,22 @@ static void replace(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 		top->step = step;
 }
 
-/*
- * Most jumps stay in their function, and looking up symbols is what costs: keep the stretch around @from and
- * @ip in mind that is known to be one function.
- */
-static void remember_function(struct ptw_call_stack *s, uint64_t start, uint64_t from, uint64_t ip)
-{
-	uint64_t end = (from > ip ? from : ip) + 1;
-
-	if (s->function_start != start || s->function_end < end)
-		s->function_end = end;
-	s->function_start = start;
-}
-
 /* A jump to the first instruction of another function, but not to the cold part of the same one. */
 static void jump(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 {
-	const struct ptw_symbol *to, *here;
+	struct ptw_place to, here;
 
-	if (ip >= s->function_start && ip < s->function_end && from >= s->function_start &&
-	    from < s->function_end)
+	if (!place_at(s, ip, &to) || to.start != ip || strstr(to.symbol->name, ".cold"))
 		return;
-	to = symbol_at(s, ip);
-	here = symbol_at(s, from);
-	if (to && here && to->addr == here->addr) {
-		remember_function(s, here->addr, from, ip);
+	if (place_at(s, from, &here) && here.start == to.start)
 		return;
-	}
-	if (to && to->addr == ip && !strstr(to->name, ".cold"))
-		replace(s, ip, from);
+	replace(s, ip, from);
 }
 
 static void leave(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 {
 	ptrdiff_t i = find_frame(s, ip, false);
-	const struct ptw_symbol *to;
+	struct ptw_place to;
 
 	if (i >= 0) {
 		pop_to(s, i);
@@ -189,8 +171,7 @@ static void leave(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	 * A return to the start of a function: its address was put on the stack in place of the real one
 	 * (retpolines, return trampolines of tracers). The last call is undone and the function runs instead.
 	 */
-	to = symbol_at(s, ip);
-	if (to && to->addr == ip && s->count && strncmp(to->name, "ret_from_fork", 13)) {
+	if (s->count && place_at(s, ip, &to) && to.start == ip && strncmp(to.symbol->name, "ret_from_fork", 13)) {
 		if (s->count > 1 && s->frame[s->count - 2].silent)
 			s->count--;
 		replace(s, ip, from);
@@ -231,128 +212,86 @@ static void leave_far(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	tell(s, PTW_STEP_OUTER, ip, from);
 }
 
-int ptw_call_stack_arrive(struct ptw_call_stack *s, uint64_t ip)
+/* Tracing goes on at @ip, after a pause or a gap. */
+static void begin(struct ptw_call_stack *s, uint64_t ip, bool resumes)
 {
-	uint64_t from = s->branch.ip, next = s->branch.next;
+	ptrdiff_t i = find_frame(s, ip, true);
 
-	if (!s->branch.valid)
-		return 0;
-	s->branch.valid = false;
-	/* Not taken; a call for the sake of the pushed address; an IRET to itself to serialise. */
-	if (ip == next)
-		return 0;
-
-	switch (s->branch.class) {
-	case PTW_INSN_CALL:
-		return enter(s, PTW_STEP_CALL, ip, from, next);
-	case PTW_INSN_FAR_CALL:
-		return enter(s, PTW_STEP_SYSCALL, ip, from, next);
-	case PTW_INSN_RETURN:
-		leave(s, ip, from);
-		return 0;
-	case PTW_INSN_FAR_RETURN:
-		leave_far(s, ip, from);
-		return 0;
-	default:
-		jump(s, ip, from);
-		return 0;
-	}
-}
-
-static void begin(struct ptw_call_stack *s, uint64_t ip)
-{
-	if (!s->fresh)
-		return;
-	s->fresh = false;
-	tell(s, PTW_STEP_BEGIN, ip, 0);
-}
-
-static int take_insn(struct ptw_call_stack *s, const struct ptw_insn *insn)
-{
-	if (s->branch.valid && ptw_call_stack_arrive(s, insn->ip))
-		return -1;
-	begin(s, insn->ip);
-	if (insn->class != PTW_INSN_OTHER && insn->class != PTW_INSN_PTWRITE) {
-		s->branch.valid = true;
-		s->branch.class = insn->class;
-		s->branch.ip = insn->ip;
-		s->branch.next = insn->ip + insn->size;
-	}
-	return 0;
-}
-
-/* Where the stream ends for now; the flow may come back to a frame that we know. */
-static int take_disabled(struct ptw_call_stack *s, const struct ptw_event *event)
-{
-	if (event->type == PTW_EVENT_ASYNC_DISABLED) {
-		if (ptw_call_stack_arrive(s, event->from))
-			return -1;
-		begin(s, event->from);
-		return enter(s, PTW_STEP_INTERRUPT, event->has_ip ? event->ip : 0, event->from, event->from);
-	}
-	if (!s->branch.valid)
-		return 0;
-	if (s->branch.class == PTW_INSN_FAR_RETURN) {
-		/* Out of the kernel, if only that is traced. */
-		s->branch.valid = false;
-		pop_to(s, 0);
-		return 0;
-	}
-	return ptw_call_stack_arrive(s, event->has_ip ? event->ip : 0);
-}
-
-static void take_enabled(struct ptw_call_stack *s, const struct ptw_event *event)
-{
-	ptrdiff_t i;
-
-	s->branch.valid = false;
-	i = find_frame(s, event->ip, true);
 	if (i < 0)
-		i = find_frame(s, event->ip, false);
+		i = find_frame(s, ip, false);
 	if (i >= 0) {
 		pop_to(s, i);
 		return;
 	}
-	if (event->value && !s->fresh)	/* resumes where it was disabled */
+	if (resumes && s->begun)
 		return;
-	new_stretch(s);
-	s->fresh = true;
+	if (s->begun)
+		new_stretch(s);
+	s->begun = true;
+	tell(s, PTW_STEP_BEGIN, ip, 0);
 }
 
-static int take_event(struct ptw_call_stack *s, const struct ptw_event *event)
+static void gap(struct ptw_call_stack *s, const struct ptw_flow *flow)
 {
-	if (event->status_update)
+	new_stretch(s);
+	tell(s, PTW_STEP_GAP, 0, 0);
+	s->begun = flow->to != 0;
+	if (flow->to)
+		tell(s, PTW_STEP_BEGIN, flow->to, 0);
+}
+
+/* The first that is seen of a thread: it was running where the branch came from. */
+static void begin_with(struct ptw_call_stack *s, const struct ptw_flow *flow)
+{
+	if (s->begun || !flow->from)
+		return;
+	s->begun = true;
+	tell(s, PTW_STEP_BEGIN, flow->from, 0);
+}
+
+int ptw_call_stack_take(struct ptw_call_stack *s, const struct ptw_flow *flow)
+{
+	switch (flow->kind) {
+	case PTW_FLOW_CALL:
+	case PTW_FLOW_SYSCALL:
+	case PTW_FLOW_RETURN:
+	case PTW_FLOW_FAR_RETURN:
+	case PTW_FLOW_JUMP:
+	case PTW_FLOW_INTERRUPT:
+	case PTW_FLOW_RUN:
+		begin_with(s, flow);
+		break;
+	default:
+		break;
+	}
+	switch (flow->kind) {
+	case PTW_FLOW_CALL:
+		/* A call for the sake of the pushed address is none. */
+		return flow->to == flow->value ? 0 : enter(s, PTW_STEP_CALL, flow->to, flow->from, flow->value);
+	case PTW_FLOW_SYSCALL:
+		return flow->to == flow->value ? 0 : enter(s, PTW_STEP_SYSCALL, flow->to, flow->from, flow->value);
+	case PTW_FLOW_INTERRUPT:
+		return enter(s, PTW_STEP_INTERRUPT, flow->to, flow->from, flow->from);
+	case PTW_FLOW_RETURN:
+		leave(s, flow->to, flow->from);
 		return 0;
-	switch (event->type) {
-	case PTW_EVENT_ENABLED:
-		take_enabled(s, event);
+	case PTW_FLOW_FAR_RETURN:
+		/* Out of the kernel, if only that is traced. */
+		if (!flow->to)
+			pop_to(s, 0);
+		else
+			leave_far(s, flow->to, flow->from);
 		return 0;
-	case PTW_EVENT_DISABLED:
-	case PTW_EVENT_ASYNC_DISABLED:
-		return take_disabled(s, event);
-	case PTW_EVENT_ASYNC_BRANCH:
-		if (ptw_call_stack_arrive(s, event->from))
-			return -1;
-		begin(s, event->from);
-		return enter(s, PTW_STEP_INTERRUPT, event->has_ip ? event->ip : 0, event->from, event->from);
+	case PTW_FLOW_JUMP:
+		jump(s, flow->to, flow->from);
+		return 0;
+	case PTW_FLOW_BEGIN:
+		begin(s, flow->to, flow->value == 1);
+		return 0;
+	case PTW_FLOW_GAP:
+		gap(s, flow);
+		return 0;
 	default:
 		return 0;
 	}
-}
-
-int ptw_call_stack_take(struct ptw_call_stack *s, const struct ptw_item *item)
-{
-	bool overflow = item->kind == PTW_ITEM_EVENT && item->event.type == PTW_EVENT_OVERFLOW &&
-			!item->event.status_update;
-
-	if (item->kind == PTW_ITEM_INSN)
-		return take_insn(s, &item->insn);
-	if (item->kind == PTW_ITEM_ERROR || overflow) {
-		s->branch.valid = false;
-		new_stretch(s);
-		tell(s, PTW_STEP_GAP, 0, 0);
-		s->fresh = true;
-		return 0;
-	}
-	return item->kind == PTW_ITEM_EVENT ? take_event(s, &item->event) : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The call stack of a CPU, followed through the stream of a decoder. Tells what happened as steps; knows
+ * The call stack of a thread, followed through the branches of its flow. Tells what happened as steps; knows
  * nothing of output.
  *
  * A step's depth counts from where the stretch began (see @stretch): it is negative in functions that were
@@ -13,8 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "decode/decoder.h"
-#include "symbols/symbols.h"
+#include "flow/stream.h"
 
 #define PTW_NO_STEP	UINT64_MAX
 
@@ -45,7 +44,8 @@ struct ptw_call_frame {
 };
 
 struct ptw_call_stack {
-	const struct ptw_symbols *symbols;	/* NULL: no tail calls, no thunks */
+	/* What is at @addr, false: unknown. NULL: no tail calls, no thunks. */
+	bool (*place)(void *context, uint64_t addr, struct ptw_place *place);
 	/* A step; the return value names it in on_return(). */
 	uint64_t (*on_step)(void *context, const struct ptw_step *step);
 	/* The call that step @step began is over. */
@@ -56,25 +56,14 @@ struct ptw_call_stack {
 	size_t count, room;
 	int64_t base;			/* depth of the outermost frame */
 	uint64_t stretch;
-	bool fresh;			/* the next instruction begins a stretch */
-	struct {
-		enum ptw_insn_class class;
-		uint64_t ip, next;
-		bool valid;
-	} branch; /* its target is not known yet */
-	uint64_t function_start, function_end;	/* addresses known to be in one function */
+	bool begun;			/* something is known of where the thread is */
 };
 
 /** ptw_call_stack_init() - with everything but the first four fields as it must be at the start of a trace */
 void ptw_call_stack_init(struct ptw_call_stack *stack);
 
-/**
- * ptw_call_stack_take() - the next item of the decoder (single instructions). Return: 0, -1: out of memory.
- */
-int ptw_call_stack_take(struct ptw_call_stack *stack, const struct ptw_item *item);
-
-/** ptw_call_stack_arrive() - the last instruction's branch went to @ip, which itself did not execute */
-int ptw_call_stack_arrive(struct ptw_call_stack *stack, uint64_t ip);
+/** ptw_call_stack_take() - the next record of the thread's flow. Return: 0, -1: out of memory. */
+int ptw_call_stack_take(struct ptw_call_stack *stack, const struct ptw_flow *flow);
 
 /** ptw_call_stack_depth() - depth of the function that runs now */
 int64_t ptw_call_stack_depth(const struct ptw_call_stack *stack);

@@ -5,225 +5,292 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/call_stack.h"
-#include "decode/clock.h"
+#include <linux/ptwatch.h>
+
+#include "report/duration.h"
+#include "report/gap.h"
 #include "report/ring.h"
 
-/*
- * A line is written when this many came after it: by then most calls have returned and their duration is
- * known, and so is how far out the trace goes, on which the indentation depends.
- */
-#define LOOKAHEAD	65536
-
+#define LOOKAHEAD	65536	/* lines */
 #define INDENT		2
-#define MAX_INDENT	120
+#define MAX_INDENT	40
 
-/* What stands on a line of its own, besides the steps of the call stack. */
-#define LINE_ALARM	(PTW_STEP_GAP + 1)
+enum line_kind {
+	LINE_CALL, LINE_TAIL_CALL, LINE_INTERRUPT, LINE_EXCEPTION, LINE_SYSCALL,
+	LINE_BEGIN, LINE_STACK, LINE_SWITCH, LINE_GAP, LINE_MARKER, LINE_ALARM,
+};
 
 struct line {
-	struct ptw_step step;
-	int kind;		/* enum ptw_step_kind or LINE_ALARM */
+	uint8_t kind;		/* enum line_kind */
 	bool has_time;
-	bool returned;		/* @duration is known */
-	uint64_t ns, tsc;
-	uint64_t duration;
-	char *text;		/* of a gap; owned */
+	bool returned;		/* @total and @self are known */
+	bool wanted;		/* near what --around names */
+	int32_t cpu;
+	const struct ptw_thread *thread;
+	uint64_t stretch;
+	int64_t depth;
+	uint64_t time, total, self;
+	uint64_t ip, from;
+	struct ptw_place place, from_place;
+	uint64_t value;		/* LINE_MARKER */
+	char *text;		/* LINE_GAP; owned */
 };
 
-struct report {
-	const struct ptw_view *view;
-	const struct ptw_calls_options *options;
-	struct ptw_out *out;
-	struct ptw_clock clock;
-	struct ptw_call_stack stack;
-	struct ptw_ring lines;		/* struct line */
-	bool no_memory;
-	uint64_t calls;			/* among the lines that were written */
-	bool has_time;
-	uint64_t ns, tsc;		/* of the newest item with a time */
-	uint64_t printed_ns;		/* of the line printed last; 0: none */
-	/* The smallest depth of each stretch that still has lines in the ring. */
-	int64_t *outermost;
-	uint64_t outermost_first;	/* stretch of outermost[0] */
-	size_t outermost_count, outermost_room;
+/* What lines of one thread without a gap have in common: how far out they go. */
+struct stretch {
+	int64_t outermost;
+	uint64_t lines;		/* in the ring */
 };
+
+/* What is known of a thread, behind ptw_story_thread.user. */
+struct thread_state {
+	uint64_t stretch;	/* number among calls->stretch */
+	uint64_t story_stretch;
+	struct thread_state *next;
+};
+
+struct ptw_calls {
+	struct ptw_calls_options options;
+	struct ptw_out *out;
+	struct ptw_ring lines;		/* struct line */
+	struct thread_state *threads;
+	struct stretch *stretch;
+	uint64_t stretch_first;		/* number of stretch[0] */
+	size_t stretch_count, stretch_room;
+	uint64_t count;
+	uint64_t newest;		/* time */
+	uint64_t wanted_until;		/* number of the line after the last one that is near */
+	uint64_t written_until;		/* number of the line after the last one that was written */
+	bool skipped;			/* lines were, since */
+	bool alarm_told;
+	const struct ptw_thread *last_thread;	/* of the line written last */
+	struct ptw_story_thread *last_story;	/* whose event came last */
+	uint64_t marker;		/* to be told with the next line */
+};
+
+struct ptw_calls *ptw_calls_new(const struct ptw_calls_options *options, struct ptw_out *out)
+{
+	struct ptw_calls *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->options = *options;
+	c->out = out;
+	c->lines.element = sizeof(struct line);
+	return c;
+}
 
 static bool is_call(int kind)
 {
-	return kind == PTW_STEP_CALL || kind == PTW_STEP_TAIL_CALL || kind == PTW_STEP_INTERRUPT ||
-	       kind == PTW_STEP_SYSCALL;
+	return kind <= LINE_SYSCALL;
 }
 
 /* ---- how far out each stretch goes ---- */
 
-static int note_depth(struct report *r, uint64_t stretch, int64_t depth)
+static void forget_stretches(struct ptw_calls *c)
 {
-	size_t i;
+	size_t gone = 0;
 
-	/* Stretches are numbered upwards; the ring drops the lowest. */
-	if (r->outermost_count == 0)
-		r->outermost_first = stretch;
-	while (r->outermost_first + r->outermost_count <= stretch) {
-		if (r->outermost_count == r->outermost_room) {
-			size_t room = r->outermost_room ? 2 * r->outermost_room : 64;
-			int64_t *grown = reallocarray(r->outermost, room, sizeof(*grown));
+	/* In batches, or dropping them would cost more than keeping them. */
+	if (c->stretch_count < 1024)
+		return;
+	while (gone < c->stretch_count && !c->stretch[gone].lines)
+		gone++;
+	if (gone < c->stretch_count / 2)
+		return;
+	memmove(c->stretch, c->stretch + gone, (c->stretch_count - gone) * sizeof(*c->stretch));
+	c->stretch_count -= gone;
+	c->stretch_first += gone;
+}
 
-			if (!grown)
-				return -1;
-			r->outermost = grown;
-			r->outermost_room = room;
-		}
-		r->outermost[r->outermost_count++] = INT64_MAX;
+static int new_stretch(struct ptw_calls *c, struct thread_state *state)
+{
+	if (c->stretch_count == c->stretch_room) {
+		size_t room = c->stretch_room ? 2 * c->stretch_room : 64;
+		struct stretch *grown = reallocarray(c->stretch, room, sizeof(*grown));
+
+		if (!grown)
+			return -1;
+		c->stretch = grown;
+		c->stretch_room = room;
 	}
-	i = stretch - r->outermost_first;
-	if (depth < r->outermost[i])
-		r->outermost[i] = depth;
+	state->stretch = c->stretch_first + c->stretch_count;
+	c->stretch[c->stretch_count++] = (struct stretch){ .outermost = INT64_MAX };
 	return 0;
 }
 
-/*
- * The lines of stretches before @stretch are gone. In batches, or dropping them would cost more than keeping
- * them.
- */
-static void forget_before(struct report *r, uint64_t stretch)
+static struct thread_state *state_of(struct ptw_calls *c, struct ptw_story_thread *thread)
 {
-	size_t gone = stretch - r->outermost_first;
+	struct thread_state *state = thread->user;
 
-	if (gone < 1024 || gone < r->outermost_count / 2)
-		return;
-	memmove(r->outermost, r->outermost + gone, (r->outermost_count - gone) * sizeof(*r->outermost));
-	r->outermost_count -= gone;
-	r->outermost_first = stretch;
+	if (!state) {
+		state = calloc(1, sizeof(*state));
+		if (!state)
+			return NULL;
+		state->next = c->threads;
+		c->threads = state;
+		thread->user = state;
+	} else if (state->story_stretch == thread->stretch && state->stretch >= c->stretch_first) {
+		return state;
+	}
+	state->story_stretch = thread->stretch;
+	return new_stretch(c, state) ? NULL : state;
 }
 
-static int64_t shown_depth(const struct report *r, const struct line *line)
+static int64_t shown_depth(const struct ptw_calls *c, const struct line *line)
 {
-	int64_t outermost = r->outermost[line->step.stretch - r->outermost_first];
-
-	return line->step.depth > outermost ? line->step.depth - outermost : 0;
+	return line->depth - c->stretch[line->stretch - c->stretch_first].outermost;
 }
 
 /* ---- text ---- */
 
-static void text_duration(struct ptw_out *out, const char *before, uint64_t ns, int width)
+/* "sym+0x1d [module]" */
+static int format_place(char *buf, size_t size, const struct ptw_place *place, uint64_t addr)
 {
-	char buf[32];
-
-	if (ns < 1000000)
-		snprintf(buf, sizeof(buf), "%s%" PRIu64 ".%03" PRIu64 "us", before, ns / 1000, ns % 1000);
-	else if (ns < 1000000000)
-		snprintf(buf, sizeof(buf), "%s%" PRIu64 ".%03" PRIu64 "ms", before, ns / 1000000,
-			 ns / 1000 % 1000);
-	else
-		snprintf(buf, sizeof(buf), "%s%" PRIu64 ".%03" PRIu64 "s", before, ns / 1000000000,
-			 ns / 1000000 % 1000);
-	ptw_out_printf(out, "%*s ", width, buf);
+	if (!addr)
+		return snprintf(buf, size, "?");
+	if (!place->symbol)
+		return snprintf(buf, size, "0x%016" PRIx64, addr);
+	return snprintf(buf, size, place->object ? "%s+0x%" PRIx64 " [%s]" : "%s+0x%" PRIx64, place->symbol->name,
+			addr - place->start, place->object);
 }
 
-static void text_times(struct report *r, const struct line *line)
+static int text_times(const struct ptw_calls *c, char *buf, size_t size, const struct line *line)
 {
-	struct ptw_out *out = r->out;
-	bool known = ptw_clock_known(r->view->params);
+	char total[PTW_DURATION] = "", self[PTW_DURATION] = "", time[PTW_DURATION] = "-";
 
-	if (r->options->no_time)
-		return;
-	ptw_out_colour(out, PTW_DIM);
-	if (!line->has_time)
-		ptw_out_printf(out, "%16s %10s ", "-", "");
-	else if (!known)
-		ptw_out_printf(out, "%16" PRIu64 " %10s ", line->ns, "");
-	else
-		ptw_out_printf(out, "%6" PRIu64 ".%09" PRIu64 " ", line->ns / 1000000000,
-			       line->ns % 1000000000);
-	if (line->has_time && known) {
-		/* Many lines share a time: timing packets come every so often only. */
-		if (r->printed_ns && line->ns > r->printed_ns)
-			text_duration(out, "+", line->ns - r->printed_ns, 10);
-		else
-			ptw_out_printf(out, "%10s ", "");
-		r->printed_ns = line->ns;
+	if (c->options.no_time)
+		return 0;
+	if (line->has_time && c->options.ticks)
+		snprintf(time, sizeof(time), "%" PRIu64, line->time);
+	else if (line->has_time)
+		ptw_time(line->time, time);
+	/* Many lines share a time, since timing packets come every so often only: then nothing is known. */
+	if (line->returned && line->total && !c->options.ticks) {
+		ptw_duration(line->total, total);
+		ptw_duration(line->self, self);
 	}
-	if (known && line->returned && line->duration)
-		text_duration(out, "", line->duration, 10);
+	return snprintf(buf, size, "%16s %10s %10s ", time, total, self);
+}
+
+static const char *thread_name(const struct ptw_thread *thread, char *buf, size_t size)
+{
+	if (thread->tid < 0)
+		snprintf(buf, size, "cpu %d", thread->cpu);
+	else if (thread->tid == 0)
+		snprintf(buf, size, "idle");
 	else
-		ptw_out_printf(out, "%10s ", "");
-	ptw_out_colour(out, PTW_PLAIN);
+		snprintf(buf, size, "%d (%s)", thread->tid, thread->comm);
+	return buf;
 }
 
-static void text_place(struct report *r, const char *before, uint64_t addr)
+static void format_what(const struct ptw_calls *c, char *buf, size_t size, const struct line *line, enum ptw_colour *colour)
 {
-	char name[256];
+	char ip[256], from[256];
 
-	ptw_out_printf(r->out, "%s%s", before,
-		       addr ? ptw_view_symbol(r->view, addr, name, sizeof(name)) : "?");
-}
-
-static void text_what(struct report *r, const struct line *line)
-{
-	const struct ptw_step *step = &line->step;
-	char mark[224];
-
+	format_place(ip, sizeof(ip), &line->place, line->ip);
+	format_place(from, sizeof(from), &line->from_place, line->from);
+	*colour = PTW_PLAIN;
 	switch (line->kind) {
-	case PTW_STEP_CALL:
-	case PTW_STEP_TAIL_CALL:
-		text_place(r, "", step->ip);
-		ptw_out_colour(r->out, PTW_DIM);
-		text_place(r, line->kind == PTW_STEP_CALL ? " <- " : " <~ ", step->from);
-		ptw_out_text(r->out, line->kind == PTW_STEP_CALL ? "" : " (tail call)");
+	case LINE_CALL:
+		snprintf(buf, size, "%s <- %s", ip, from);
 		break;
-	case PTW_STEP_INTERRUPT:
-	case PTW_STEP_SYSCALL:
-		ptw_out_colour(r->out, PTW_YELLOW);
-		if (step->ip) {
-			text_place(r, line->kind == PTW_STEP_SYSCALL ? "=== system call → " :
-				   "=== interrupt/exception → ", step->ip);
-			text_place(r, " at ", step->from);
-		} else {
-			/* An interrupt into filtered code and the end of tracing look the same. */
-			text_place(r, line->kind == PTW_STEP_SYSCALL ? "=== system call, not traced, at " :
-				   "=== not traced from ", step->from);
-		}
+	case LINE_TAIL_CALL:
+		snprintf(buf, size, "%s <~ %s (tail call)", ip, from);
 		break;
-	case PTW_STEP_BEGIN:
-		ptw_out_colour(r->out, PTW_DIM);
-		text_place(r, "--- begins in ", step->ip);
+	case LINE_INTERRUPT:
+	case LINE_EXCEPTION:
+		*colour = PTW_YELLOW;
+		if (line->ip && line->from)
+			snprintf(buf, size, "=== %s → %s at %s", line->kind == LINE_INTERRUPT ? "interrupt" : "exception", ip, from);
+		else if (line->ip)
+			snprintf(buf, size, "=== %s → %s", line->kind == LINE_INTERRUPT ? "interrupt" : "exception", ip);
+		else	/* an interrupt into filtered code and the end of tracing look the same */
+			snprintf(buf, size, "=== not traced from %s", from);
 		break;
-	case PTW_STEP_OUTER:
-		ptw_out_colour(r->out, PTW_DIM);
-		text_place(r, "--- back in ", step->ip);
-		text_place(r, " from ", step->from);
+	case LINE_SYSCALL:
+		*colour = PTW_YELLOW;
+		if (line->ip && line->from)
+			snprintf(buf, size, "=== system call → %s at %s", ip, from);
+		else if (line->ip)
+			snprintf(buf, size, "=== system call → %s", ip);
+		else
+			snprintf(buf, size, "=== system call, not traced, at %s", from);
 		break;
-	case PTW_STEP_SWITCH:
-		ptw_out_colour(r->out, PTW_YELLOW);
-		text_place(r, "--- another stack: now in ", step->ip);
-		text_place(r, " from ", step->from);
+	case LINE_BEGIN:
+		*colour = PTW_DIM;
+		if (line->from)
+			snprintf(buf, size, "--- back in %s from %s", ip, from);
+		else
+			snprintf(buf, size, "--- begins in %s", ip);
+		break;
+	case LINE_STACK:
+		*colour = PTW_YELLOW;
+		snprintf(buf, size, "--- another stack: now in %s from %s", ip, from);
+		break;
+	case LINE_SWITCH:
+		*colour = PTW_YELLOW;
+		snprintf(buf, size, "--- thread %s runs", thread_name(line->thread, from, sizeof(from)));
+		break;
+	case LINE_MARKER:
+		*colour = PTW_CYAN;
+		snprintf(buf, size, "*** marker 0x%" PRIx64 " at %s", line->value, ip);
 		break;
 	case LINE_ALARM:
-		text_place(r, "", step->ip);
-		ptw_out_colour(r->out, PTW_RED);
-		ptw_out_printf(r->out, "  <-- %s", ptw_view_alarm_mark(r->view, mark, sizeof(mark)));
+		*colour = PTW_RED;
+		snprintf(buf, size, "%s  <-- %s", ip, c->options.alarm_mark);
 		break;
 	default:
-		ptw_out_colour(r->out, PTW_RED);
-		ptw_out_printf(r->out, "--- gap: %s", line->text ? line->text : "");
+		*colour = PTW_RED;
+		snprintf(buf, size, "--- gap: %s", line->text ? line->text : "");
 	}
-	ptw_out_colour(r->out, PTW_PLAIN);
 }
 
-static void text_line(struct report *r, const struct line *line, int64_t depth)
+/* Cut @text to @width columns, with … at its end. */
+static void cut_text(char *text, int width)
+{
+	int columns = 0;
+	char *at, *last = text;
+
+	for (at = text; *at; at++) {
+		if ((*at & 0xc0) == 0x80)
+			continue;
+		if (++columns == width)
+			last = at;
+		if (columns > width) {
+			strcpy(last, "…");
+			return;
+		}
+	}
+}
+
+static void text_line(struct ptw_calls *c, const struct line *line, int64_t depth)
 {
 	int64_t indent = INDENT * depth;
+	char head[128], what[1024];
+	enum ptw_colour colour;
+	int length;
 
-	text_times(r, line);
-	if (r->view->trace->cpu >= 0)
-		ptw_out_printf(r->out, "%3d ", r->view->trace->cpu);
+	length = text_times(c, head, sizeof(head), line);
+	if (line->cpu >= 0)
+		length += snprintf(head + length, sizeof(head) - length, "%3d ", line->cpu);
+	ptw_out_colour(c->out, PTW_DIM);
+	ptw_out_write(c->out, head, length);
+	ptw_out_colour(c->out, PTW_PLAIN);
 	if (indent > MAX_INDENT)
-		ptw_out_printf(r->out, " %*s[%" PRId64 "] ", MAX_INDENT, "", depth);
+		length += snprintf(head, sizeof(head), " %*s[%" PRId64 "] ", MAX_INDENT - 6, "", depth);
 	else
-		ptw_out_printf(r->out, " %*s", (int)indent, "");
-	text_what(r, line);
-	ptw_out_text(r->out, "\n");
+		length += snprintf(head, sizeof(head), " %*s", (int)indent, "");
+	ptw_out_text(c->out, head);
+	format_what(c, what, sizeof(what) - 8, line, &colour);
+	/* The alarm is what all the rest is about. */
+	if (c->options.width && line->kind != LINE_ALARM && line->kind != LINE_GAP)
+		cut_text(what, c->options.width - length > 20 ? c->options.width - length : 20);
+	ptw_out_colour(c->out, colour);
+	ptw_out_text(c->out, what);
+	if (colour != PTW_PLAIN)
+		ptw_out_colour(c->out, PTW_PLAIN);
+	ptw_out_text(c->out, "\n");
 }
 
 /* ---- JSON ---- */
@@ -231,229 +298,314 @@ static void text_line(struct report *r, const struct line *line, int64_t depth)
 static const char *kind_name(int kind)
 {
 	static const char *const names[] = {
-		[PTW_STEP_BEGIN] = "begin",
-		[PTW_STEP_CALL] = "call",
-		[PTW_STEP_TAIL_CALL] = "tail-call",
-		[PTW_STEP_INTERRUPT] = "interrupt",
-		[PTW_STEP_SYSCALL] = "syscall",
-		[PTW_STEP_OUTER] = "outer",
-		[PTW_STEP_SWITCH] = "switch",
-		[PTW_STEP_GAP] = "gap",
+		[LINE_CALL] = "call",	      [LINE_TAIL_CALL] = "tail-call", [LINE_INTERRUPT] = "interrupt",
+		[LINE_EXCEPTION] = "exception", [LINE_SYSCALL] = "syscall",   [LINE_BEGIN] = "begin",
+		[LINE_STACK] = "stack",       [LINE_SWITCH] = "switch",     [LINE_GAP] = "gap",	      [LINE_MARKER] = "marker",
 		[LINE_ALARM] = "alarm",
 	};
 
 	return names[kind];
 }
 
-static void json_place(struct report *r, const char *key, const char *symbol_key, uint64_t addr)
+static void json_place(struct ptw_out *out, const char *key, const char *symbol_key, const struct ptw_place *place, uint64_t addr)
 {
 	char name[256];
 
 	if (!addr)
 		return;
-	ptw_out_printf(r->out, ",\"%s\":\"0x%016" PRIx64 "\"", key, addr);
-	if (!r->view->symbols || !ptw_symbols_at(r->view->symbols, addr))
+	ptw_out_printf(out, ",\"%s\":\"0x%016" PRIx64 "\"", key, addr);
+	if (!place->symbol)
 		return;
-	ptw_out_printf(r->out, ",\"%s\":", symbol_key);
-	ptw_out_json_string(r->out, ptw_view_symbol(r->view, addr, name, sizeof(name)));
+	format_place(name, sizeof(name), place, addr);
+	ptw_out_printf(out, ",\"%s\":", symbol_key);
+	ptw_out_json_string(out, name);
 }
 
-static void json_line(struct report *r, const struct line *line, int64_t depth)
+static void json_line(struct ptw_calls *c, const struct line *line, int64_t depth)
 {
-	bool known = ptw_clock_known(r->view->params);
+	struct ptw_out *out = c->out;
 
-	ptw_out_printf(r->out, "{\"type\":\"%s\"", kind_name(line->kind));
-	if (r->view->trace->cpu >= 0)
-		ptw_out_printf(r->out, ",\"cpu\":%d", r->view->trace->cpu);
-	if (line->has_time)
-		ptw_out_printf(r->out, ",\"tsc\":%" PRIu64, line->tsc);
-	if (line->has_time && known)
-		ptw_out_printf(r->out, ",\"time_ns\":%" PRIu64, line->ns);
-	if (line->returned && known)
-		ptw_out_printf(r->out, ",\"duration_ns\":%" PRIu64, line->duration);
-	ptw_out_printf(r->out, ",\"depth\":%" PRId64, depth);
-	json_place(r, "ip", "symbol", line->step.ip);
-	json_place(r, "from", "caller", line->step.from);
-	if (line->kind == LINE_ALARM)
-		ptw_out_printf(r->out, ",\"alarm\":%" PRIu64, r->view->alarm_number);
-	if (line->text) {
-		ptw_out_text(r->out, ",\"error\":");
-		ptw_out_json_string(r->out, line->text);
+	ptw_out_printf(out, "{\"type\":\"%s\"", kind_name(line->kind));
+	if (line->cpu >= 0)
+		ptw_out_printf(out, ",\"cpu\":%d", line->cpu);
+	if (line->thread->tid >= 0) {
+		ptw_out_printf(out, ",\"pid\":%d,\"tid\":%d,\"comm\":", line->thread->pid, line->thread->tid);
+		ptw_out_json_string(out, line->thread->comm);
 	}
-	ptw_out_text(r->out, "}\n");
+	if (line->has_time)
+		ptw_out_printf(out, ",\"%s\":%" PRIu64, c->options.ticks ? "ticks" : "time_ns", line->time);
+	if (line->returned && !c->options.ticks)
+		ptw_out_printf(out, ",\"duration_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64, line->total, line->self);
+	ptw_out_printf(out, ",\"depth\":%" PRId64, depth);
+	json_place(out, "ip", "symbol", &line->place, line->ip);
+	json_place(out, "from", "caller", &line->from_place, line->from);
+	if (line->kind == LINE_MARKER)
+		ptw_out_printf(out, ",\"value\":\"0x%016" PRIx64 "\"", line->value);
+	if (line->kind == LINE_ALARM)
+		ptw_out_printf(out, ",\"alarm\":%" PRIu64, c->options.alarm_number);
+	if (line->text) {
+		ptw_out_text(out, ",\"error\":");
+		ptw_out_json_string(out, line->text);
+	}
+	ptw_out_text(out, "}\n");
 }
 
 /* ---- lines come and go ---- */
 
-static void write_line(struct report *r, const struct line *line)
+static void write_line(struct ptw_calls *c, const struct line *line)
 {
-	int64_t depth = shown_depth(r, line);
-
-	if (r->out->error)
-		return;
+	int64_t depth = shown_depth(c, line);
 	/* What breaks the story is shown however deep it is. */
-	if (r->options->depth && (uint64_t)depth >= r->options->depth && line->kind != PTW_STEP_GAP &&
-	    line->kind != LINE_ALARM)
+	bool always = line->kind == LINE_GAP || line->kind == LINE_ALARM || line->kind == LINE_SWITCH;
+
+	if (c->out->error || (c->options.depth && (uint64_t)depth >= c->options.depth && !always))
 		return;
-	r->calls += is_call(line->kind);
-	if (r->options->count_only)
+	if (c->options.around && !line->wanted) {
+		c->skipped = true;
 		return;
-	if (r->options->format == PTW_FORMAT_JSON)
-		json_line(r, line, depth);
-	else if (r->options->format == PTW_FORMAT_TEXT)
-		text_line(r, line, depth);
-	else if (is_call(line->kind))
-		ptw_out_ip_line(r->out, line->step.ip);
+	}
+	c->count += is_call(line->kind);
+	if (c->options.count_only)
+		return;
+	if (c->options.format == PTW_FORMAT_JSON) {
+		json_line(c, line, depth);
+	} else if (c->options.format == PTW_FORMAT_TEXT) {
+		if (c->skipped && c->last_thread)
+			ptw_out_text(c->out, "…\n");
+		text_line(c, line, depth);
+	} else if (is_call(line->kind)) {
+		ptw_out_ip_line(c->out, line->ip);
+	}
+	c->skipped = false;
+	c->last_thread = line->thread;
 }
 
-static void drop_first(struct report *r, bool write)
+static void drop_first(struct ptw_calls *c, bool write)
 {
-	struct line *line = ptw_ring_first(&r->lines);
+	struct line *line = ptw_ring_first(&c->lines);
 
 	if (write)
-		write_line(r, line);
-	forget_before(r, line->step.stretch);
+		write_line(c, line);
+	c->stretch[line->stretch - c->stretch_first].lines--;
+	forget_stretches(c);
 	free(line->text);
-	ptw_ring_pop(&r->lines);
+	ptw_ring_pop(&c->lines);
 }
 
-static void keep_window(struct report *r)
+static void keep_window(struct ptw_calls *c)
 {
-	const struct ptw_calls_options *options = r->options;
 	struct line *line;
 
-	while (options->tail && r->lines.count > options->tail)
-		drop_first(r, false);
-	if (options->last_ns)
-		while ((line = ptw_ring_first(&r->lines)) && line->ns + options->last_ns < r->ns)
-			drop_first(r, false);
-	while (!options->tail && !options->last_ns && r->lines.count > LOOKAHEAD)
-		drop_first(r, true);
+	while (c->options.tail && c->lines.count > c->options.tail)
+		drop_first(c, false);
+	if (c->options.last_ns)
+		while ((line = ptw_ring_first(&c->lines)) && line->time + c->options.last_ns < c->newest)
+			drop_first(c, false);
+	while (!c->options.tail && !c->options.last_ns && c->lines.count > LOOKAHEAD)
+		drop_first(c, true);
 }
 
-/* Returns the number of the line; PTW_NO_STEP without memory. */
-static uint64_t add_line(struct report *r, int kind, const struct ptw_step *step, char *text)
+static struct line *add_line(struct ptw_calls *c, const struct ptw_story_event *event, enum line_kind kind, int64_t depth)
 {
+	struct thread_state *state = state_of(c, event->thread);
+	struct stretch *stretch;
 	struct line *line;
-	uint64_t number;
 
-	if (note_depth(r, step->stretch, step->depth) || !(line = ptw_ring_push(&r->lines))) {
-		r->no_memory = true;
-		free(text);
-		return PTW_NO_STEP;
-	}
+	if (!state)
+		return NULL;
+	line = ptw_ring_push(&c->lines);
+	if (!line)
+		return NULL;
 	*line = (struct line){
-		.step = *step, .kind = kind, .text = text,
-		.has_time = r->has_time, .ns = r->ns, .tsc = r->tsc,
+		.kind = kind, .has_time = event->has_time, .time = event->time, .cpu = event->cpu,
+		.thread = event->thread->info, .stretch = state->stretch, .depth = depth,
+		.wanted = c->lines.popped + c->lines.count - 1 < c->wanted_until,
 	};
-	number = r->lines.popped + r->lines.count - 1;
-	keep_window(r);
-	return number;
+	stretch = &c->stretch[state->stretch - c->stretch_first];
+	stretch->lines++;
+	if (depth < stretch->outermost)
+		stretch->outermost = depth;
+	if (event->has_time)
+		c->newest = event->time;
+	return line;
 }
 
-static uint64_t on_step(void *context, const struct ptw_step *step)
+static void place_at(const struct ptw_story_event *event, uint64_t addr, struct ptw_place *place)
 {
-	struct report *r = context;
-
-	if (step->kind == PTW_STEP_GAP)
-		return PTW_NO_STEP;	/* take_gap() has more to say */
-	return add_line(r, step->kind, step, NULL);
+	if (!addr || !ptw_story_place(event->thread, addr, place))
+		*place = (struct ptw_place){ 0 };
 }
 
-static void on_return(void *context, uint64_t step)
+/* The lines near this one, and those of the functions that it was called from. */
+static void want(struct ptw_calls *c, const struct ptw_story_thread *thread)
 {
-	struct report *r = context;
-	struct line *line = ptw_ring_at(&r->lines, step);
+	uint64_t number = c->lines.popped + c->lines.count - 1, i;
+	uint64_t first = number > c->options.context ? number - c->options.context : 0;
+	struct line *line;
+	size_t frame;
+
+	for (i = first > c->lines.popped ? first : c->lines.popped; i <= number; i++)
+		((struct line *)ptw_ring_at(&c->lines, i))->wanted = true;
+	for (frame = 0; frame < thread->frame_count; frame++) {
+		line = ptw_ring_at(&c->lines, (uint64_t)(uintptr_t)thread->frame[frame].user - 1);
+		if (line)
+			line->wanted = true;
+	}
+	c->wanted_until = number + 1 + c->options.context;
+}
+
+static int take_enter(struct ptw_calls *c, const struct ptw_story_event *event)
+{
+	static const uint8_t kinds[] = {
+		[PTW_FRAME_BEGIN] = LINE_BEGIN,		[PTW_FRAME_SWITCH] = LINE_STACK,
+		[PTW_FRAME_CALL] = LINE_CALL,
+		[PTW_FRAME_TAIL_CALL] = LINE_TAIL_CALL, [PTW_FRAME_INTERRUPT] = LINE_INTERRUPT,
+		[PTW_FRAME_EXCEPTION] = LINE_EXCEPTION, [PTW_FRAME_SYSCALL] = LINE_SYSCALL,
+	};
+	struct line *line = add_line(c, event, kinds[event->frame->kind], event->frame->depth);
 
 	if (!line)
-		return;
-	line->returned = true;
-	line->duration = line->has_time && r->ns > line->ns ? r->ns - line->ns : 0;
-}
-
-static void take_gap(struct report *r, const struct ptw_item *item)
-{
-	struct ptw_step step = { .kind = PTW_STEP_GAP, .stretch = r->stack.stretch };
-	char text[256];
-
-	add_line(r, PTW_STEP_GAP, &step, strdup(ptw_item_describe_gap(item, text, sizeof(text))));
-}
-
-static void take_alarm(struct report *r)
-{
-	const struct ptw_view *view = r->view;
-	bool before = view->alarm->ip != 0 && view->point.access_before;
-	struct ptw_step step = { .ip = before ? view->alarm->ip : view->point.access_ip };
-
-	/* A watch for execution hits where the last branch went, before the instruction there. */
-	if (before && ptw_call_stack_arrive(&r->stack, view->alarm->ip))
-		r->no_memory = true;
-	step.stretch = r->stack.stretch;
-	step.depth = ptw_call_stack_depth(&r->stack) + 1;
-	add_line(r, LINE_ALARM, &step, NULL);
-}
-
-static int walk(struct report *r, struct ptw_decoder *decoder, struct ptw_error *err)
-{
-	const struct ptw_view *view = r->view;
-	uint64_t steps = 0, index = 0;
-	struct ptw_item item;
-
-	while (!r->out->error && !r->no_memory &&
-	       ptw_view_next(view, decoder, &item, &steps) != PTW_ITEM_END) {
-		if (item.has_time) {
-			r->has_time = true;
-			r->tsc = item.tsc;
-			r->ns = ptw_clock_ns(&r->clock, item.tsc);
-		}
-		if (ptw_call_stack_take(&r->stack, &item))
-			r->no_memory = true;
-		if (item.kind != PTW_ITEM_INSN) {
-			if (ptw_item_is_gap(&item))
-				take_gap(r, &item);
-			continue;
-		}
-		if (!view->alarm || !view->point.found || index++ != view->point.insn_index)
-			continue;
-		take_alarm(r);
-		if (!view->beyond_alarm)
-			break;
-	}
-	if (r->no_memory)
-		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "out of memory; ask for less with --tail or --last");
+		return -1;
+	line->ip = event->frame->ip;
+	line->place = event->frame->place;
+	line->from = event->frame->from;
+	place_at(event, line->from, &line->from_place);
+	event->frame->user = (void *)(uintptr_t)(c->lines.popped + c->lines.count);
+	if (c->options.around && line->ip == c->options.around)
+		want(c, event->thread);
+	keep_window(c);
 	return 0;
 }
 
-int ptw_report_calls(const struct ptw_view *view, const struct ptw_calls_options *options,
-		     struct ptw_out *out, uint64_t *count, struct ptw_error *err)
+static void take_leave(struct ptw_calls *c, const struct ptw_story_event *event)
 {
-	struct report r = {
-		.view = view,
-		.options = options,
-		.out = out,
-		.clock = { .params = view->params },
-		.lines = { .element = sizeof(struct line) },
-		.stack = { .symbols = view->symbols,
-			   .on_step = on_step,
-			   .on_return = on_return,
-			   .context = &r },
-	};
-	struct ptw_decoder *decoder;
+	struct line *line = ptw_ring_at(&c->lines, (uint64_t)(uintptr_t)event->frame->user - 1);
+
+	if (!line || !event->frame->user || event->cut || line->kind == LINE_BEGIN || line->kind == LINE_STACK)
+		return;
+	line->returned = true;
+	line->total = event->frame->total;
+	line->self = event->frame->self;
+}
+
+static int64_t depth_of(const struct ptw_story_thread *thread)
+{
+	return ptw_call_stack_depth(&thread->stack);
+}
+
+static int take_other(struct ptw_calls *c, const struct ptw_story_event *event)
+{
+	enum line_kind kind = event->kind == PTW_STORY_GAP ? LINE_GAP : event->kind == PTW_STORY_IN ? LINE_SWITCH : LINE_MARKER;
+	struct line *line = add_line(c, event, kind, depth_of(event->thread) + (kind == LINE_MARKER));
+	char text[256];
+
+	if (!line)
+		return -1;
+	if (kind == LINE_GAP) {
+		line->text = strdup(ptw_gap_describe(event->text, event->offset, event->value, event->ip, text, sizeof(text)));
+	} else if (kind == LINE_MARKER) {
+		line->ip = event->ip;
+		line->value = event->value;
+		place_at(event, line->ip, &line->place);
+	}
+	keep_window(c);
+	return 0;
+}
+
+/* The first event that comes behind the access: in the same trace, with more instructions executed, or the trap. */
+static bool behind_alarm(const struct ptw_calls *c, const struct ptw_story_event *event)
+{
+	uint64_t insns = c->options.point.insn_index + 1;
+
+	if (!c->options.alarm || !c->options.point.found || c->alarm_told)
+		return false;
+	return event->insns > insns ||
+	       (event->insns == insns && event->kind == PTW_STORY_ENTER &&
+		(event->frame->kind == PTW_FRAME_INTERRUPT || event->frame->kind == PTW_FRAME_EXCEPTION));
+}
+
+static int tell_alarm(struct ptw_calls *c, struct ptw_story_thread *thread, const struct ptw_story_event *at)
+{
+	struct ptw_story_event event = { .thread = thread, .cpu = thread->cpu };
+	int64_t depth = depth_of(thread) + 1;
+	struct line *line;
+
+	c->alarm_told = true;
+	if (at) {
+		event.has_time = at->has_time;
+		event.time = at->time;
+		/* Its own frame is already on the stack. */
+		depth -= at->kind == PTW_STORY_ENTER;
+	} else {
+		event.has_time = c->newest != 0;
+		event.time = c->newest;
+	}
+	line = add_line(c, &event, LINE_ALARM, depth);
+	if (!line)
+		return -1;
+	line->wanted = true;
+	/* A watch for execution hits where the last branch went, before the instruction there. */
+	line->ip = c->options.alarm->access == PTWATCH_ACCESS_X ? c->options.alarm->ip : c->options.point.access_ip;
+	place_at(&event, line->ip, &line->place);
+	keep_window(c);
+	return c->options.beyond_alarm ? 0 : 1;
+}
+
+int ptw_calls_take(struct ptw_calls *c, const struct ptw_story_event *event)
+{
 	int ret;
 
-	decoder = ptw_view_decoder(view, 0, err);
-	if (!decoder)
-		return -1;
-	ptw_call_stack_init(&r.stack);
-	ret = walk(&r, decoder, err);
-	ptw_decoder_free(decoder);
-	ptw_call_stack_free(&r.stack);
-	while (r.lines.count)
-		drop_first(&r, ret == 0);
-	ptw_ring_free(&r.lines);
-	free(r.outermost);
-	if (count)
-		*count = r.calls;
-	return ret;
+	if (c->out->error)
+		return 1;
+	if (behind_alarm(c, event)) {
+		ret = tell_alarm(c, event->thread, event);
+		if (ret)
+			return ret;
+	}
+	c->last_story = event->thread;
+	if (c->options.tid >= 0 && event->thread->info->tid != c->options.tid)
+		return 0;
+	switch (event->kind) {
+	case PTW_STORY_ENTER:
+		return take_enter(c, event);
+	case PTW_STORY_LEAVE:
+		take_leave(c, event);
+		return 0;
+	case PTW_STORY_IN:
+		/* Where nobody recorded who ran, there is nothing to tell. */
+		return event->thread->info->tid < 0 ? 0 : take_other(c, event);
+	case PTW_STORY_GAP:
+	case PTW_STORY_MARKER:
+		return take_other(c, event);
+	default:
+		return 0;
+	}
+}
+
+uint64_t ptw_calls_end(struct ptw_calls *c)
+{
+	if (c->options.alarm && c->options.point.found && !c->alarm_told && c->last_story)
+		tell_alarm(c, c->last_story, NULL);
+	while (c->lines.count)
+		drop_first(c, true);
+	return c->count;
+}
+
+void ptw_calls_free(struct ptw_calls *c)
+{
+	struct thread_state *state;
+
+	if (!c)
+		return;
+	while ((state = c->threads)) {
+		c->threads = state->next;
+		free(state);
+	}
+	while (c->lines.count) {
+		free(((struct line *)ptw_ring_first(&c->lines))->text);
+		ptw_ring_pop(&c->lines);
+	}
+	ptw_ring_free(&c->lines);
+	free(c->stretch);
+	free(c);
 }

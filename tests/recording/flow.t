@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The reports that follow the flow, from a sample of a real processor: exact numbers, and what people type wrong.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../conformance/common.sh
+. "$(dirname "$0")/../conformance/common.sh"
+
+# refuses STATUS REGEX ARGUMENT…
+refuses() {
+	local want=$1 regex=$2; shift 2
+
+	run "$@"
+	is "$status $(wc -l <"$tmp/err") $(wc -c <"$tmp/out")" "$want 1 0" "$*: status $want, one line, no output"
+	like "$(cat "$tmp/err")" "$regex" "$*: says $regex"
+}
+
+# ---- wrong usage
+
+for verb in stat latency markers; do
+	run $verb --help
+	is "$status" 0 "$verb --help"
+	like "$(cat "$tmp/out")" "ptwatch $verb -i rec" "$verb --help has an example"
+	more=()
+	[[ $verb != latency ]] || more=(--from main --to main)
+	refuses 2 'i RECORDING or --raw' $verb
+	refuses 2 "unknown option --nonsense" $verb --nonsense
+	refuses 1 'No such file.*; -i takes' $verb -i "$tmp/missing" "${more[@]}"
+done
+refuses 2 '--to POINT is needed' latency -i "$tmp" --from main
+refuses 2 '--from POINT is needed' latency -i "$tmp" --to main
+refuses 2 "--by 'who': no such field in --format 'type:8 id:56'" latency -i "$tmp" --from marker:1 --to marker:2 --by who
+refuses 2 '--by id pairs markers' latency -i "$tmp" --from main --to marker:2 --by id
+refuses 2 "--worst 'all': must be a number" latency -i "$tmp" --from main --to main --worst all
+refuses 2 "--format 'type': must be fields NAME:BITS" markers -i "$tmp" --format type
+refuses 2 "field id: a marker has 64 bits, 56 are left" markers -i "$tmp" --format 'type:8 id:57'
+refuses 2 "--names '0xA0': must be TYPE=NAME" markers -i "$tmp" --names 0xA0
+refuses 2 "--type 'start': must be a number" markers -i "$tmp" --type start
+refuses 2 '--context goes with --around' calls -i "$tmp" --context 3
+refuses 2 "--tid 'main': must be the number" calls -i "$tmp" --tid main
+
+# ---- the sample
+
+sample_args skylake-hello || { skip 1 "no sample skylake-hello in $samples"; done_testing; exit; }
+
+run stat "${args[@]}" --json
+is "$status" 0 'stat of a sample'
+is "$(head -n 1 "$tmp/out" | python3 -c 'import json, sys
+t = json.load(sys.stdin)
+print(t["bytes"], t["packets"], t["instructions"], t["errors"], t["by_type"]["TNT"], t["by_type"]["CYC"])')" \
+	'14640 10116 59234 0 2810 4578' 'stat counts bytes, packets, instructions'
+is "$(python3 -c 'import json, sys
+t = json.loads(sys.stdin.readline()); print(sum(t["by_type"].values()) == t["packets"])' <"$tmp/out")" True 'the types make all packets'
+run stat "${args[@]}"
+like "$(cat "$tmp/out")" $'raw  *14,640 +10,116 +59,234 ' 'stat for people'
+
+run latency "${args[@]}" --from __libc_start_main --to return:_dl_relocate_static_pie --json
+is "$status" 0 'latency of a sample'
+refuses 1 "no_such_function: no such symbol" latency "${args[@]}" --from no_such_function --to main
+refuses 2 'without --nom-freq' latency --raw "$samples/skylake-hello/pt.bin" --cpu 6/85/4 \
+	--image "$samples/skylake-hello/hello,1000,86fb1,401000" --from main --to return:main
+run latency "${args[@]}" --from main --to return:main --worst 1 --json
+is "$(python3 -c 'import json, sys
+lines = [json.loads(line) for line in sys.stdin]
+print(lines[0]["count"], lines[-1]["type"], lines[-1]["duration_ns"] == lines[0]["max_ns"])' <"$tmp/out")" '1 pair True' \
+	'main is entered and left once'
+
+run calls "${args[@]}"
+is "$(awk 'length > 200' "$tmp/out" | wc -l)" 0 'lines of calls are cut'
+run calls "${args[@]}" --around main --context 2
+like "$(cat "$tmp/out")" 'main\+0x0 \[hello\] <- __libc_start_main\+0x' '--around shows the call'
+lines=$(wc -l <"$tmp/out")
+ok "--around --context 2 is short ($lines lines)" test "$lines" -le 10
+run markers "${args[@]}" --count
+is "$(cat "$tmp/out")" 0 'no markers in it'
+done_testing

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/gap.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+char *ptw_gap_describe(const char *text, uint64_t offset, uint64_t lost, uint64_t ip, char *buf, size_t size)
+{
+	static const char here[] = " at this address";
+	size_t length = strlen(text);
+	char at[40] = "";
+
+	if (!lost) {
+		if (ip)
+			snprintf(at, sizeof(at), ", goes on at 0x%016" PRIx64, ip);
+		snprintf(buf, size, "trace offset 0x%" PRIx64 ": %s%s", offset, text, at);
+		return buf;
+	}
+	if (ip) {
+		snprintf(at, sizeof(at), " at 0x%016" PRIx64, ip);
+		/* libipt's "no memory mapped at this address" */
+		if (length > strlen(here) && !strcmp(text + length - strlen(here), here))
+			length -= strlen(here);
+	}
+	snprintf(buf, size, "trace offset 0x%" PRIx64 ": %.*s%s; %" PRIu64 " bytes lost, goes on at offset 0x%" PRIx64, offset,
+		 (int)length, text, at, lost, offset + lost);
+	return buf;
+}

@@ -1,0 +1,651 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/latency.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/latency_private.h"
+
+/* More events than this between a start and its end are not looked at; the time is right all the same. */
+#define MAX_EVENTS	(8u << 20)
+
+/* A start that waits for its end. */
+struct latency_open {
+	struct latency_thread *thread;
+	uint64_t time;
+	uint64_t first;		/* number of its first event in the thread's log */
+	uint64_t serial;	/* ENTRY: of the frame */
+	uint64_t id;
+	uint64_t phase_marker;
+	bool entry;
+	bool paired_since;	/* a younger start has found its end */
+	bool path_lost;		/* its first events were dropped */
+	int32_t cpu;
+};
+
+struct latency_thread {
+	const struct ptw_story_thread *story;
+	struct latency_open *open;	/* without @by; the oldest first */
+	size_t open_count, open_room;
+	size_t by_id;			/* of latency->open that are its own */
+	struct ptw_path_event *log;	/* since the oldest open start */
+	size_t log_count, log_room;
+	uint64_t log_first;		/* number of log[0] */
+};
+
+struct ptw_latency *ptw_latency_new(const struct ptw_latency_options *options)
+{
+	struct ptw_latency *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->options = *options;
+	l->random = 88172645463325252ull;
+	l->worst = calloc(options->worst ? options->worst : 1, sizeof(*l->worst));
+	/* Number 0 is no name. */
+	if (!l->worst || ptw_path_name(&l->names, "[switched out]") == UINT32_MAX) {
+		ptw_latency_free(l);
+		return NULL;
+	}
+	return l;
+}
+
+static void free_pair(struct ptw_latency_pair *pair)
+{
+	if (pair)
+		ptw_path_free(&pair->path);
+	free(pair);
+}
+
+void ptw_latency_free(struct ptw_latency *l)
+{
+	size_t i;
+
+	if (!l)
+		return;
+	for (i = 0; i < l->thread_count; i++) {
+		free(l->thread[i]->open);
+		free(l->thread[i]->log);
+		free(l->thread[i]);
+	}
+	for (i = 0; i < l->worst_count; i++)
+		free_pair(l->worst[i]);
+	for (i = 0; i < l->sample_count; i++)
+		ptw_path_free(&l->sample[i].path);
+	ptw_path_free(&l->typical);
+	ptw_path_free(&l->scratch);
+	ptw_path_names_free(&l->names);
+	free(l->worst);
+	free(l->thread);
+	free(l->open);
+	free(l->duration);
+	free(l);
+}
+
+/* Make room for one more; 0 or -1. */
+static int grow(void *array, size_t *room, size_t count, size_t size)
+{
+	void **base = array, *grown;
+
+	if (count < *room)
+		return 0;
+	grown = reallocarray(*base, *room ? 2 * *room : 64, size);
+	if (!grown)
+		return -1;
+	*base = grown;
+	*room = *room ? 2 * *room : 64;
+	return 0;
+}
+
+static struct latency_thread *thread_of(struct ptw_latency *l, struct ptw_story_thread *story)
+{
+	struct latency_thread *thread;
+	size_t i;
+
+	/* Threads of the story stay where they are. */
+	for (i = l->thread_count; i-- > 0;)
+		if (l->thread[i]->story == story)
+			return l->thread[i];
+	if (grow(&l->thread, &l->thread_room, l->thread_count, sizeof(*l->thread)))
+		return NULL;
+	thread = calloc(1, sizeof(*thread));
+	if (!thread)
+		return NULL;
+	thread->story = story;
+	return l->thread[l->thread_count++] = thread;
+}
+
+/* ---- the log of a thread that has open starts ---- */
+
+static void forget_log(struct latency_thread *thread, uint64_t before)
+{
+	size_t gone = before - thread->log_first;
+
+	/* In batches: what is left is moved. */
+	if (gone < thread->log_count && gone < 4096)
+		return;
+	if (gone > thread->log_count)
+		gone = thread->log_count;
+	memmove(thread->log, thread->log + gone, (thread->log_count - gone) * sizeof(*thread->log));
+	thread->log_count -= gone;
+	thread->log_first += gone;
+}
+
+static uint64_t log_end(const struct latency_thread *thread)
+{
+	return thread->log_first + thread->log_count;
+}
+
+/* Drop what no open start needs. */
+static void trim_log(struct ptw_latency *l, struct latency_thread *thread)
+{
+	uint64_t first = log_end(thread);
+	size_t i;
+
+	if (l->options.by < 0) {
+		for (i = 0; i < thread->open_count; i++)
+			if (!thread->open[i].path_lost && thread->open[i].first < first)
+				first = thread->open[i].first;
+	} else {
+		for (i = 0; i < l->open_count; i++)
+			if (l->open[i].thread == thread && !l->open[i].path_lost && l->open[i].first < first)
+				first = l->open[i].first;
+	}
+	if (first > thread->log_first)
+		forget_log(thread, first);
+}
+
+static void drop_paths(struct ptw_latency *l, struct latency_thread *thread)
+{
+	size_t i;
+
+	for (i = 0; i < thread->open_count; i++)
+		thread->open[i].path_lost = true;
+	for (i = 0; i < l->open_count; i++)
+		if (l->open[i].thread == thread)
+			l->open[i].path_lost = true;
+	forget_log(thread, log_end(thread));
+}
+
+static uint32_t phase_name(struct ptw_latency *l, uint64_t value)
+{
+	char text[64], name[40];
+
+	snprintf(text, sizeof(text), "%s", ptw_marker_type_name(&l->options.format,
+		 ptw_marker_get(&l->options.format, 0, value), name, sizeof(name)));
+	return ptw_path_name(&l->names, text);
+}
+
+static uint64_t id_of(const struct ptw_latency *l, const struct ptw_story_event *event)
+{
+	return ptw_marker_get(&l->options.format, l->options.by, event->value);
+}
+
+static int add_log(struct ptw_latency *l, struct latency_thread *thread, const struct ptw_story_event *event)
+{
+	struct ptw_path_event *entry;
+	char buf[32];
+
+	if (event->kind == PTW_STORY_POINT)
+		return 0;
+	if (thread->log_count >= MAX_EVENTS)
+		drop_paths(l, thread);
+	if (grow(&thread->log, &thread->log_room, thread->log_count, sizeof(*thread->log)))
+		return -1;
+	entry = &thread->log[thread->log_count++];
+	*entry = (struct ptw_path_event){ .time = event->time, .kind = event->kind };
+	if (event->kind == PTW_STORY_ENTER) {
+		entry->frame = event->frame->kind;
+		entry->name = ptw_path_name(&l->names, ptw_frame_name(event->frame, buf, sizeof(buf)));
+	} else if (event->kind == PTW_STORY_MARKER) {
+		entry->name = phase_name(l, event->value);
+		entry->id = l->options.by >= 0 ? id_of(l, event) : 0;
+	}
+	return entry->name == UINT32_MAX ? -1 : 0;
+}
+
+/* ---- pairs ---- */
+
+static bool longer(const struct ptw_latency_pair *a, const struct ptw_latency_pair *b)
+{
+	/* Of equal ones the first. */
+	return a->duration != b->duration ? a->duration > b->duration : a->start < b->start;
+}
+
+static void sift_down(struct ptw_latency *l, size_t i)
+{
+	size_t child;
+
+	while ((child = 2 * i + 1) < l->worst_count) {
+		struct ptw_latency_pair *moved;
+
+		if (child + 1 < l->worst_count && longer(l->worst[child], l->worst[child + 1]))
+			child++;
+		if (!longer(l->worst[i], l->worst[child]))
+			return;
+		moved = l->worst[i];
+		l->worst[i] = l->worst[child];
+		l->worst[child] = moved;
+		i = child;
+	}
+}
+
+static void sift_up(struct ptw_latency *l, size_t i)
+{
+	while (i && longer(l->worst[(i - 1) / 2], l->worst[i])) {
+		struct ptw_latency_pair *moved = l->worst[i];
+
+		l->worst[i] = l->worst[(i - 1) / 2];
+		l->worst[(i - 1) / 2] = moved;
+		i = (i - 1) / 2;
+	}
+}
+
+static int keep_worst(struct ptw_latency *l, const struct ptw_latency_pair *pair)
+{
+	struct ptw_latency_pair *copy;
+
+	if (!l->options.worst || (l->worst_count == l->options.worst && !longer(pair, l->worst[0])))
+		return 0;
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return -1;
+	*copy = *pair;
+	copy->path = (struct ptw_path){ 0 };
+	if (ptw_path_add(&copy->path, &pair->path)) {
+		free_pair(copy);
+		return -1;
+	}
+	copy->path.gap = pair->path.gap;
+	if (l->worst_count < l->options.worst) {
+		l->worst[l->worst_count++] = copy;
+		sift_up(l, l->worst_count - 1);
+		return 0;
+	}
+	free_pair(l->worst[0]);
+	l->worst[0] = copy;
+	sift_down(l, 0);
+	return 0;
+}
+
+/* Every pair so far is in the sample with the same chance. The same trace gives the same sample. */
+static int keep_sample(struct ptw_latency *l, const struct ptw_latency_pair *pair)
+{
+	size_t at = l->sample_count;
+
+	if (at == PTW_LATENCY_SAMPLE) {
+		l->random ^= l->random << 13;
+		l->random ^= l->random >> 7;
+		l->random ^= l->random << 17;
+		at = l->random % l->count;
+		if (at >= PTW_LATENCY_SAMPLE)
+			return 0;
+		ptw_path_free(&l->sample[at].path);
+	} else {
+		l->sample_count++;
+	}
+	l->sample[at].duration = pair->duration;
+	l->sample[at].path = (struct ptw_path){ 0 };
+	return ptw_path_add(&l->sample[at].path, &pair->path);
+}
+
+static void count_visits(struct ptw_latency *l, const struct ptw_path *path)
+{
+	uint32_t i;
+
+	for (i = 1; i < path->count; i++) {
+		struct ptw_path_name *name = &l->names.name[path->node[i].name];
+
+		if (path->node[i].name && name->last_path != l->count) {
+			name->last_path = l->count;
+			name->pairs++;
+		}
+	}
+}
+
+/* Phases are those that markers between start and end begin; of the same id, when pairs have one. */
+static uint32_t first_phase(struct ptw_latency *l, const struct latency_open *open, const struct ptw_path_event *event,
+			    size_t count)
+{
+	uint32_t name;
+	size_t i;
+
+	for (i = 0; i < count && (event[i].kind != PTW_STORY_MARKER || event[i].id != open->id); i++)
+		;
+	if (i == count)
+		return 0;
+	if (l->options.from.kind == PTW_POINT_MARKER)
+		name = phase_name(l, open->phase_marker);
+	else
+		name = ptw_path_name(&l->names, l->options.from.text);
+	return name == UINT32_MAX ? 0 : name;
+}
+
+static int add_pair(struct ptw_latency *l, const struct latency_open *open, const struct ptw_story_event *end)
+{
+	struct latency_thread *thread = open->thread;
+	const struct ptw_story_thread *story = thread->story;
+	struct ptw_latency_pair pair = {
+		.start = open->time, .duration = end->time > open->time ? end->time - open->time : 0,
+		.cpu = open->cpu, .end_cpu = end->cpu, .pid = story->info->pid, .tid = story->info->tid,
+		.end_tid = end->thread->info->tid, .has_id = l->options.by >= 0, .id = open->id,
+	};
+	const struct ptw_path_event *event = NULL;
+	size_t count = 0;
+	int ret;
+
+	snprintf(pair.comm, sizeof(pair.comm), "%s", story->info->comm);
+	if (grow(&l->duration, &l->room, l->count, sizeof(*l->duration)))
+		return -1;
+	l->duration[l->count++] = pair.duration;
+	l->sum += pair.duration;
+	if (!open->path_lost) {
+		event = thread->log + (open->first - thread->log_first);
+		count = log_end(thread) - open->first;
+	}
+	if (ptw_path_build(&l->scratch, event, count, pair.start, pair.start + pair.duration,
+			   first_phase(l, open, event, count), open->id))
+		return -1;
+	pair.path = l->scratch;
+	count_visits(l, &pair.path);
+	ret = keep_worst(l, &pair) || keep_sample(l, &pair) ? -1 : 0;
+	return ret;
+}
+
+static void remove_open(struct latency_open *open, size_t *count, size_t at)
+{
+	memmove(open + at, open + at + 1, (*count - at - 1) * sizeof(*open));
+	--*count;
+}
+
+static bool frame_runs(const struct ptw_story_thread *thread, uint64_t serial)
+{
+	size_t i;
+
+	for (i = thread->frame_count; i-- > 0;)
+		if (thread->frame[i].serial <= serial)
+			return thread->frame[i].serial == serial;
+	return false;
+}
+
+/* A start whose function is over, while a younger one found its end, got none. */
+static void give_up(struct ptw_latency *l, struct latency_thread *thread)
+{
+	size_t i;
+
+	for (i = thread->open_count; i-- > 0;) {
+		struct latency_open *open = &thread->open[i];
+
+		if (open->paired_since && !(open->entry && frame_runs(thread->story, open->serial))) {
+			l->open_starts++;
+			remove_open(thread->open, &thread->open_count, i);
+		}
+	}
+}
+
+static int take_start(struct ptw_latency *l, struct latency_thread *thread, const struct ptw_story_event *event)
+{
+	struct latency_open open = {
+		.thread = thread, .time = event->time, .first = log_end(thread), .cpu = event->cpu,
+		.phase_marker = event->value,
+	};
+
+	if (l->options.by >= 0) {
+		size_t i;
+
+		open.id = id_of(l, event);
+		/* The same id begins anew: the old one never ended. */
+		for (i = 0; i < l->open_count; i++) {
+			if (l->open[i].id == open.id) {
+				l->open[i].thread->by_id--;
+				l->open_starts++;
+				remove_open(l->open, &l->open_count, i);
+				break;
+			}
+		}
+		if (grow(&l->open, &l->open_room, l->open_count, sizeof(*l->open)))
+			return -1;
+		l->open[l->open_count++] = open;
+		thread->by_id++;
+		return 0;
+	}
+	give_up(l, thread);
+	if (event->kind == PTW_STORY_ENTER) {
+		open.entry = true;
+		open.serial = event->frame->serial;
+	}
+	if (grow(&thread->open, &thread->open_room, thread->open_count, sizeof(*thread->open)))
+		return -1;
+	thread->open[thread->open_count++] = open;
+	return 0;
+}
+
+static int take_end_by_id(struct ptw_latency *l, const struct ptw_story_event *event)
+{
+	uint64_t id = id_of(l, event);
+	struct latency_open open;
+	size_t i;
+
+	for (i = 0; i < l->open_count && l->open[i].id != id; i++)
+		;
+	if (i == l->open_count) {
+		l->lone_ends++;
+		return 0;
+	}
+	open = l->open[i];
+	if (add_pair(l, &open, event))
+		return -1;
+	remove_open(l->open, &l->open_count, i);
+	open.thread->by_id--;
+	trim_log(l, open.thread);
+	return 0;
+}
+
+static int take_end(struct ptw_latency *l, struct latency_thread *thread, const struct ptw_story_event *event)
+{
+	size_t i, newest;
+
+	if (l->options.by >= 0)
+		return take_end_by_id(l, event);
+	if (!thread->open_count) {
+		l->lone_ends++;
+		return 0;
+	}
+	newest = thread->open_count - 1;
+	/* The return of a function ends the start that its own entry was. */
+	if (event->kind == PTW_STORY_LEAVE && l->options.from.kind == PTW_POINT_ENTRY &&
+	    l->options.from.value == l->options.to.value) {
+		while (newest && thread->open[newest].serial != event->frame->serial)
+			newest--;
+		if (thread->open[newest].serial != event->frame->serial) {
+			l->lone_ends++;
+			return 0;
+		}
+	}
+	if (add_pair(l, &thread->open[newest], event))
+		return -1;
+	remove_open(thread->open, &thread->open_count, newest);
+	for (i = 0; i < newest; i++)
+		thread->open[i].paired_since = true;
+	trim_log(l, thread);
+	return 0;
+}
+
+int ptw_latency_take(struct ptw_latency *l, const struct ptw_story_event *event)
+{
+	struct latency_thread *thread = thread_of(l, event->thread);
+	bool logged = false;
+
+	if (!thread)
+		return -1;
+	/* A function that is left goes on until then; the end comes before what follows it. */
+	if (ptw_point_matches(&l->options.to, &l->options.format, event)) {
+		if (take_end(l, thread, event))
+			return -1;
+	}
+	if (ptw_point_matches(&l->options.from, &l->options.format, event)) {
+		if (take_start(l, thread, event))
+			return -1;
+		/* The marker itself begins the first phase, and is none. */
+		logged = event->kind == PTW_STORY_MARKER;
+	}
+	if (!thread->open_count && !thread->by_id) {
+		thread->log_first += thread->log_count;
+		thread->log_count = 0;
+		return 0;
+	}
+	return logged ? 0 : add_log(l, thread, event);
+}
+
+/* ---- the end ---- */
+
+static int by_duration(const void *a, const void *b)
+{
+	uint64_t da = *(const uint64_t *)a, db = *(const uint64_t *)b;
+
+	return da < db ? -1 : da > db;
+}
+
+static int worst_first(const void *a, const void *b)
+{
+	const struct ptw_latency_pair *pa = *(struct ptw_latency_pair *const *)a, *pb = *(struct ptw_latency_pair *const *)b;
+
+	return longer(pa, pb) ? -1 : longer(pb, pa);
+}
+
+static int find_typical(struct ptw_latency *l)
+{
+	uint64_t median = ptw_latency_percentile(l, 5000);
+	size_t i;
+
+	for (i = 0; i < l->sample_count; i++) {
+		if (l->sample[i].duration > median)
+			continue;
+		if (ptw_path_add(&l->typical, &l->sample[i].path))
+			return -1;
+		l->typical_count++;
+	}
+	return 0;
+}
+
+bool ptw_latency_rare(const struct ptw_latency *l, uint32_t name)
+{
+	uint64_t limit = l->count / 100 > 1 ? l->count / 100 : 1;
+
+	return l->count > 1 && l->names.name[name].pairs <= limit;
+}
+
+/* Whoever sleeps does it in the scheduler: that says nothing. */
+static bool is_scheduler(const char *name)
+{
+	return strstr(name, "schedule") || strstr(name, "__switch_to");
+}
+
+static int choose_named(const struct ptw_latency *l, const struct ptw_latency_pair *pair)
+{
+	const struct ptw_culprit *culprit = &pair->culprit;
+	int i, last = -1;
+
+	for (i = 0; i < (int)culprit->depth; i++) {
+		const struct ptw_path_node *node = &pair->path.node[culprit->chain[i]];
+
+		if (node->kind == PTW_PATH_PHASE || node->kind == PTW_PATH_OUT ||
+		    (culprit->kind == PTW_PATH_OUT && is_scheduler(l->names.name[node->name].text)))
+			continue;
+		if (ptw_latency_rare(l, node->name) || last < 0 ||
+		    !ptw_latency_rare(l, pair->path.node[culprit->chain[last]].name))
+			last = i;
+	}
+	return last;
+}
+
+int ptw_latency_end(struct ptw_latency *l)
+{
+	size_t i;
+
+	if (l->count)
+		qsort(l->duration, l->count, sizeof(*l->duration), by_duration);
+	if (l->worst_count)
+		qsort(l->worst, l->worst_count, sizeof(struct ptw_latency_pair *), worst_first);
+	for (i = 0; i < l->thread_count; i++)
+		l->open_starts += l->thread[i]->open_count;
+	l->open_starts += l->open_count;
+	if (find_typical(l))
+		return -1;
+	for (i = 0; i < l->worst_count; i++) {
+		ptw_path_blame(&l->worst[i]->path, &l->typical, l->typical_count, &l->worst[i]->culprit);
+		l->worst[i]->named = choose_named(l, l->worst[i]);
+	}
+	return 0;
+}
+
+uint64_t ptw_latency_count(const struct ptw_latency *l)
+{
+	return l->count;
+}
+
+void ptw_latency_unmatched(const struct ptw_latency *l, uint64_t *starts, uint64_t *ends)
+{
+	*starts = l->open_starts;
+	*ends = l->lone_ends;
+}
+
+uint64_t ptw_latency_percentile(const struct ptw_latency *l, unsigned int permyriad)
+{
+	uint64_t rank = ((uint64_t)l->count * permyriad + 9999) / 10000;
+
+	if (!l->count)
+		return 0;
+	return l->duration[rank ? rank - 1 : 0];
+}
+
+uint64_t ptw_latency_mean(const struct ptw_latency *l)
+{
+	return l->count ? l->sum / l->count : 0;
+}
+
+static unsigned int bits_of(uint64_t value)
+{
+	return value ? 64 - __builtin_clzll(value) : 0;
+}
+
+size_t ptw_latency_buckets(const struct ptw_latency *l, struct ptw_latency_bucket *bucket, size_t max)
+{
+	unsigned int first, last, bits;
+	size_t i, count;
+
+	if (!l->count)
+		return 0;
+	first = bits_of(l->duration[0]);
+	last = bits_of(l->duration[l->count - 1]);
+	if (last - first >= max)
+		last = first + max - 1;
+	count = last - first + 1;
+	for (bits = first; bits <= last; bits++)
+		bucket[bits - first] = (struct ptw_latency_bucket){
+			.low = bits ? 1ull << (bits - 1) : 0, .high = bits < 64 ? 1ull << bits : UINT64_MAX,
+		};
+	for (i = 0; i < l->count; i++) {
+		bits = bits_of(l->duration[i]);
+		bucket[(bits > last ? last : bits) - first].count++;
+	}
+	return count;
+}
+
+size_t ptw_latency_worst(const struct ptw_latency *l, const struct ptw_latency_pair ***pair)
+{
+	*pair = (const struct ptw_latency_pair **)l->worst;
+	return l->worst_count;
+}
+
+const struct ptw_path *ptw_latency_typical(const struct ptw_latency *l, uint64_t *count)
+{
+	*count = l->typical_count;
+	return &l->typical;
+}
+
+const struct ptw_path_names *ptw_latency_names(const struct ptw_latency *l)
+{
+	return &l->names;
+}

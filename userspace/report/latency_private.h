@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What latency.c found and latency_text.c writes. */
+#ifndef PTWATCH_REPORT_LATENCY_PRIVATE_H
+#define PTWATCH_REPORT_LATENCY_PRIVATE_H
+
+#include "report/latency.h"
+
+#define PTW_LATENCY_SAMPLE	256	/* paths that are kept to learn what is typical */
+
+struct ptw_latency {
+	struct ptw_latency_options options;
+	struct ptw_path_names names;
+
+	uint64_t *duration;		/* of all pairs; ascending in the end */
+	size_t count, room;
+	uint64_t open_starts, lone_ends;
+	uint64_t sum;
+
+	struct ptw_latency_pair **worst;	/* a heap with the shortest on top; descending in the end */
+	size_t worst_count;
+	struct { uint64_t duration; struct ptw_path path; } sample[PTW_LATENCY_SAMPLE];
+	size_t sample_count;
+	uint64_t random;
+	struct ptw_path typical;
+	uint64_t typical_count;
+	struct ptw_path scratch;
+
+	struct latency_thread **thread;
+	size_t thread_count, thread_room;
+	struct latency_open *open;	/* with @by: of all threads, the oldest first */
+	size_t open_count, open_room;
+};
+
+#endif /* PTWATCH_REPORT_LATENCY_PRIVATE_H */

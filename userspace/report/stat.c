@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/stat.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/number.h"
+#include "report/duration.h"
+
+int ptw_stat_packets(struct ptw_stat_trace *trace, const struct ptw_pt_params *params, const uint8_t *data, size_t size,
+		     struct ptw_error *err)
+{
+	struct ptw_packets *packets = ptw_packets_new(params, data, size, err);
+	enum ptw_packets_status status;
+	struct ptw_packet packet;
+
+	if (!packets)
+		return -1;
+	trace->bytes = size;
+	while ((status = ptw_packets_next(packets, &packet)) != PTW_PACKETS_END) {
+		if (status != PTW_PACKETS_PACKET) {
+			trace->unread += packet.size;
+			continue;
+		}
+		trace->packets++;
+		trace->packet[packet.type]++;
+		trace->packet_bytes[packet.type] += packet.size;
+	}
+	ptw_packets_free(packets);
+	return 0;
+}
+
+static int make_room(void *array, size_t *count, size_t index, size_t size)
+{
+	void **base = array, *grown;
+	size_t room = index + 1 > 2 * *count ? index + 1 : 2 * *count;
+
+	if (index < *count)
+		return 0;
+	grown = reallocarray(*base, room, size);
+	if (!grown)
+		return -1;
+	for (char *at = (char *)grown + *count * size; at < (char *)grown + room * size; at++)
+		*at = 0;
+	*base = grown;
+	*count = room;
+	return 0;
+}
+
+int ptw_stat_take(struct ptw_stat *s, const struct ptw_flow *flow)
+{
+	struct ptw_stat_thread *thread;
+	struct ptw_stat_cpu *at;
+
+	if (make_room(&s->thread, &s->thread_count, flow->thread, sizeof(*s->thread)) ||
+	    make_room(&s->at, &s->at_count, flow->trace, sizeof(*s->at)))
+		return -1;
+	at = &s->at[flow->trace];
+	if (!at->used) {
+		*at = (struct ptw_stat_cpu){ .used = true, .thread = flow->thread, .time = flow->time };
+		s->thread[flow->thread].seen = true;
+	}
+	/* What happened up to a switch was the old thread's. */
+	thread = &s->thread[at->thread];
+	thread->insns += flow->insns - at->insns;
+	if (flow->time > at->time)
+		thread->time += at->time ? flow->time - at->time : 0;
+	at->insns = flow->insns;
+	at->time = flow->time;
+	at->thread = flow->thread;
+	thread = &s->thread[flow->thread];
+	thread->index = flow->thread;
+	thread->seen = true;
+	switch (flow->kind) {
+	case PTW_FLOW_SWITCH:
+		thread->switches++;
+		break;
+	case PTW_FLOW_GAP:
+		thread->gaps++;
+		break;
+	case PTW_FLOW_CALL:
+	case PTW_FLOW_RETURN:
+	case PTW_FLOW_JUMP:
+	case PTW_FLOW_SYSCALL:
+	case PTW_FLOW_FAR_RETURN:
+	case PTW_FLOW_INTERRUPT:
+		thread->branches++;
+		break;
+	default:
+		break;
+	}
+	return 0;
+}
+
+/* ---- output ---- */
+
+static const char *packet_name(int type)
+{
+	struct ptw_packet packet = { .type = type };
+
+	return ptw_packet_name(&packet);
+}
+
+static void text_number(struct ptw_out *out, uint64_t number, int width)
+{
+	char text[32];
+
+	ptw_out_printf(out, "%*s", width, ptw_commas(number, text, sizeof(text)));
+}
+
+static void text_traces(const struct ptw_stat *s, struct ptw_out *out)
+{
+	char time[PTW_DURATION];
+	size_t i;
+
+	ptw_out_text(out, "trace            bytes      packets     instructions       branches  errors  overflows       lost         time\n");
+	for (i = 0; i < s->trace_count; i++) {
+		const struct ptw_stat_trace *t = &s->trace[i];
+		uint64_t span = t->totals.last_time - t->totals.first_time;
+
+		if (t->cpu >= 0)
+			ptw_out_printf(out, "cpu %-6d", t->cpu);
+		else if (t->tid >= 0)
+			ptw_out_printf(out, "tid %-6d", t->tid);
+		else
+			ptw_out_text(out, "raw       ");
+		text_number(out, t->bytes, 12);
+		text_number(out, t->packets, 13);
+		if (!t->followed) {
+			ptw_out_text(out, "  (without its code only the packets are known)\n");
+			continue;
+		}
+		text_number(out, t->totals.insns, 17);
+		text_number(out, t->totals.branches, 15);
+		text_number(out, t->totals.errors, 8);
+		text_number(out, t->totals.overflows, 11);
+		text_number(out, t->totals.lost + t->unread, 11);
+		ptw_out_printf(out, " %12s\n", span ? ptw_duration(span, time) : "-");
+	}
+}
+
+static void text_packets(const struct ptw_stat *s, struct ptw_out *out)
+{
+	uint64_t count, bytes, all = 0;
+	size_t i;
+	int type;
+
+	for (i = 0; i < s->trace_count; i++)
+		all += s->trace[i].bytes;
+	ptw_out_text(out, "\npacket           count         bytes   share\n");
+	for (type = 0; type < PTW_STAT_PACKETS; type++) {
+		count = bytes = 0;
+		for (i = 0; i < s->trace_count; i++) {
+			count += s->trace[i].packet[type];
+			bytes += s->trace[i].packet_bytes[type];
+		}
+		if (!count)
+			continue;
+		ptw_out_printf(out, "%-10s", packet_name(type));
+		text_number(out, count, 12);
+		text_number(out, bytes, 14);
+		ptw_out_printf(out, "  %4.1f %%\n", all ? 100.0 * bytes / all : 0.0);
+	}
+}
+
+static int most_first(const void *a, const void *b)
+{
+	const struct ptw_stat_thread *ta = a, *tb = b;
+
+	if (ta->insns != tb->insns)
+		return ta->insns < tb->insns ? 1 : -1;
+	return ta->index < tb->index ? -1 : ta->index > tb->index;
+}
+
+static void text_threads(const struct ptw_stat_thread *thread, size_t count,
+			 const struct ptw_thread *(*get)(void *context, uint32_t index), void *context, struct ptw_out *out)
+{
+	char time[PTW_DURATION], name[48];
+	size_t i;
+
+	ptw_out_text(out, "\nthread                      instructions   switched in    gaps       on a CPU\n");
+	for (i = 0; i < count; i++) {
+		const struct ptw_thread *info = get(context, thread[i].index);
+
+		if (info->tid < 0)
+			snprintf(name, sizeof(name), "whatever ran on cpu %d", info->cpu);
+		else if (!info->tid)
+			snprintf(name, sizeof(name), "idle (cpu %d)", info->cpu);
+		else
+			snprintf(name, sizeof(name), "%d (%s)", info->tid, info->comm);
+		ptw_out_printf(out, "%-22s", name);
+		text_number(out, thread[i].insns, 18);
+		text_number(out, thread[i].switches, 14);
+		text_number(out, thread[i].gaps, 8);
+		ptw_out_printf(out, " %14s\n", ptw_duration(thread[i].time, time));
+	}
+}
+
+static void json_trace(const struct ptw_stat_trace *t, struct ptw_out *out)
+{
+	bool first = true;
+	int type;
+
+	ptw_out_text(out, "{\"type\":\"trace\"");
+	if (t->cpu >= 0)
+		ptw_out_printf(out, ",\"cpu\":%d", t->cpu);
+	if (t->tid >= 0)
+		ptw_out_printf(out, ",\"tid\":%d", t->tid);
+	ptw_out_printf(out, ",\"bytes\":%" PRIu64 ",\"packets\":%" PRIu64 ",\"unread\":%" PRIu64, t->bytes, t->packets, t->unread);
+	if (t->followed)
+		ptw_out_printf(out,
+			       ",\"instructions\":%" PRIu64 ",\"branches\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"overflows\":%" PRIu64
+			       ",\"lost\":%" PRIu64 ",\"first_time_ns\":%" PRIu64 ",\"last_time_ns\":%" PRIu64,
+			       t->totals.insns, t->totals.branches, t->totals.errors, t->totals.overflows, t->totals.lost,
+			       t->totals.first_time, t->totals.last_time);
+	ptw_out_text(out, ",\"by_type\":{");
+	for (type = 0; type < PTW_STAT_PACKETS; type++) {
+		if (!t->packet[type])
+			continue;
+		ptw_out_printf(out, "%s\"%s\":%" PRIu64, first ? "" : ",", packet_name(type), t->packet[type]);
+		first = false;
+	}
+	ptw_out_text(out, "}}\n");
+}
+
+static void json_thread(const struct ptw_stat_thread *t, const struct ptw_thread *info, struct ptw_out *out)
+{
+	ptw_out_text(out, "{\"type\":\"thread\"");
+	if (info->tid <= 0 && info->cpu >= 0)
+		ptw_out_printf(out, ",\"cpu\":%d", info->cpu);
+	if (info->tid >= 0) {
+		ptw_out_printf(out, ",\"pid\":%d,\"tid\":%d,\"comm\":", info->pid, info->tid);
+		ptw_out_json_string(out, info->tid ? info->comm : "idle");
+	}
+	ptw_out_printf(out,
+		       ",\"instructions\":%" PRIu64 ",\"switched_in\":%" PRIu64 ",\"gaps\":%" PRIu64 ",\"on_cpu_ns\":%" PRIu64 "}\n",
+		       t->insns, t->switches, t->gaps, t->time);
+}
+
+void ptw_stat_write(const struct ptw_stat *s, const struct ptw_thread *(*get)(void *context, uint32_t index), void *context,
+		    bool json, struct ptw_out *out)
+{
+	struct ptw_stat_thread *thread = calloc(s->thread_count ? s->thread_count : 1, sizeof(*thread));
+	size_t count = 0, i;
+
+	for (i = 0; thread && i < s->thread_count; i++)
+		if (s->thread[i].seen)
+			thread[count++] = s->thread[i];
+	if (count)
+		qsort(thread, count, sizeof(*thread), most_first);
+	if (json) {
+		for (i = 0; i < s->trace_count; i++)
+			json_trace(&s->trace[i], out);
+		for (i = 0; i < count; i++)
+			json_thread(&thread[i], get(context, thread[i].index), out);
+	} else {
+		text_traces(s, out);
+		text_packets(s, out);
+		if (count)
+			text_threads(thread, count, get, context, out);
+	}
+	free(thread);
+}
+
+void ptw_stat_free(struct ptw_stat *s)
+{
+	free(s->trace);
+	free(s->thread);
+	free(s->at);
+	*s = (struct ptw_stat){ 0 };
+}
