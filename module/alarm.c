@@ -137,6 +137,7 @@ static void deliver(struct ptw_alarm *alarm)
 	mutex_lock(&ptw_config_lock);
 	if (alarm->frozen)
 		alarm->frozen = ptw_trace_publish_freeze(watch->session, alarm,
+							 &alarm->trace_bank,
 							 &alarm->trace_head, &alarm->trace_size);
 	if (alarm->last)
 		ptw_watch_disarm(watch, PTWATCH_WATCH_DONE);

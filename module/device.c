@@ -6,11 +6,14 @@
 #include <linux/capability.h>
 #include <linux/cpu.h>
 #include <linux/fs.h>
+#include <linux/log2.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/security.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include "ptwatch.h"
@@ -110,6 +113,181 @@ static int check_trace_rights(u64 rtit_ctl)
 	return security_locked_down(LOCKDOWN_PERF);
 }
 
+static bool canonical(u64 address)
+{
+	unsigned int shift = 64 - boot_cpu_data.x86_virt_bits;
+
+	return (u64)((s64)(address << shift) >> shift) == address;
+}
+
+static int check_ranges(const struct ptwatch_trace *arg)
+{
+	u32 i;
+
+	for (i = 0; i < PTWATCH_MAX_RANGES; i++) {
+		const struct ptwatch_range *range = &arg->ranges[i];
+
+		if (i >= arg->nr_ranges) {
+			if (range->start || range->end || range->kind || range->reserved)
+				return -EINVAL;
+			continue;
+		}
+		if (range->reserved || range->start > range->end || !canonical(range->start) ||
+		    !canonical(range->end))
+			return -EINVAL;
+		if (range->kind != PTWATCH_RANGE_FILTER && range->kind != PTWATCH_RANGE_STOP)
+			return -EINVAL;
+	}
+	return arg->nr_ranges > PTWATCH_MAX_RANGES ? -EINVAL : 0;
+}
+
+static int check_buffer(const struct ptwatch_trace *arg)
+{
+	if (arg->mode > PTWATCH_MODE_BANKS)
+		return -EINVAL;
+	if (arg->mode == PTWATCH_MODE_BANKS ? arg->banks < 2 || arg->banks > PTWATCH_MAX_BANKS :
+					      arg->banks)
+		return -EINVAL;
+	if (!arg->buffer_size || !PAGE_ALIGNED(arg->buffer_size) ||
+	    arg->buffer_size > ptw_buffer_max_size() / (arg->banks ?: 1))
+		return -EINVAL;
+	if (arg->region_size && (arg->region_size < PAGE_SIZE || !is_power_of_2(arg->region_size)))
+		return -EINVAL;
+	if (arg->mode == PTWATCH_MODE_STREAM && arg->buffer_size < 4 * PAGE_SIZE)
+		return -EINVAL;
+	if (arg->switch_records && (arg->switch_records < 128 || arg->switch_records > SZ_1M ||
+				    !is_power_of_2(arg->switch_records)))
+		return -EINVAL;
+	return 0;
+}
+
+static int check_target(const struct ptwatch_trace *arg)
+{
+	if (arg->target_kind > PTWATCH_TARGET_CGROUP)
+		return -EINVAL;
+	if (arg->target_kind == PTWATCH_TARGET_ALL && arg->target)
+		return -EINVAL;
+	if (arg->target_kind != PTWATCH_TARGET_PROCESS && arg->flags & PTWATCH_TRACE_FOLLOW_FORK)
+		return -EINVAL;
+	return 0;
+}
+
+/* Does the CPU have what @arg asks for? Why not, is in @arg then. */
+static int check_caps(struct ptwatch_trace *arg)
+{
+	int error;
+
+	if (!ptw_caps_traceable()) {
+		arg->reason = PTWATCH_REASON_NO_PT;
+		return -EOPNOTSUPP;
+	}
+	error = ptw_caps_check_rtit_ctl(arg->rtit_ctl, &arg->unsupported);
+	if (error == -EOPNOTSUPP)
+		arg->reason = PTWATCH_REASON_RTIT_CTL;
+	if (error)
+		return error;
+	if (arg->nr_ranges > ptw_caps_ranges()) {
+		arg->reason = PTWATCH_REASON_RANGES;
+		return -EOPNOTSUPP;
+	}
+	if (!(ptw_caps_modes() & BIT(arg->mode))) {
+		arg->reason = arg->mode == PTWATCH_MODE_STREAM && !ptw_pmi_available() ?
+				      PTWATCH_REASON_NO_PMI : PTWATCH_REASON_MODE;
+		return -EOPNOTSUPP;
+	}
+	/* One entry: one region, whose size is a power of two. */
+	if (!ptw_cap(PTW_CAP_TOPA_MULTIPLE_ENTRIES) && !is_power_of_2(arg->buffer_size)) {
+		arg->reason = PTWATCH_REASON_MODE;
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static int check_trace(struct ptwatch_trace *arg)
+{
+	const u32 flags = PTWATCH_TRACE_FOLLOW_FORK | PTWATCH_TRACE_PAUSED | PTWATCH_TRACE_NO_CR3;
+	int error;
+
+	if (arg->flags & ~flags || arg->reserved || arg->nr_cpus || arg->filter ||
+	    arg->unsupported || arg->reason || arg->reason_cpu || arg->holder_pid ||
+	    memchr_inv(arg->holder_comm, 0, sizeof(arg->holder_comm)))
+		return -EINVAL;
+	error = check_buffer(arg);
+	error = error ?: check_target(arg);
+	error = error ?: check_ranges(arg);
+	error = error ?: check_caps(arg);
+	error = error ?: check_trace_rights(arg->rtit_ctl);
+	/* Who runs when tells of others. */
+	if (!error && arg->switch_records && !capable(CAP_SYS_ADMIN))
+		error = -EPERM;
+	return error;
+}
+
+/* Of a failed SETUP, the reason alone. */
+static void copy_reason_out(struct ptwatch_trace __user *uarg, const struct ptwatch_trace *arg)
+{
+	const size_t from = offsetof(struct ptwatch_trace, unsupported);
+
+	if (!arg->reason || arg->size < sizeof(*arg))
+		return;
+	/* If it can't be told, the call fails all the same. */
+	if (copy_to_user((char __user *)uarg + from, (const char *)arg + from, sizeof(*arg) - from))
+		return;
+}
+
+static void release_trace(struct ptw_session *session)
+{
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	ptw_trace_release(session);
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
+	/* After the last CPU that looks at what the probes note; with no lock but the session's. */
+	ptw_hooks_put(session->hooks);
+	session->hooks = 0;
+}
+
+/* Under setup_lock, so that a result that can't be written takes back this trace and no other. */
+static int setup_locked(struct ptw_session *session, struct ptwatch_trace *arg,
+			struct cpumask *cpus, void __user *uarg)
+{
+	struct ptw_target *target;
+	unsigned int hooks;
+	int error;
+
+	if (session->trace)
+		return -EBUSY;
+	target = ptw_target_get(arg, &hooks);
+	if (IS_ERR(target))
+		return PTR_ERR(target);
+	if (arg->switch_records)
+		hooks |= PTW_HOOK_SWITCH;
+	/* Before the target is looked at for the first time, or its exec in between is missed. */
+	error = ptw_hooks_get(hooks);
+	if (error) {
+		ptw_target_put(target);
+		return error;
+	}
+
+	cpus_read_lock();
+	mutex_lock(&ptw_config_lock);
+	error = check_cpus(arg, cpus);
+	if (error)
+		ptw_target_put(target);
+	else
+		error = ptw_trace_setup(session, arg, cpus, target);
+	mutex_unlock(&ptw_config_lock);
+	cpus_read_unlock();
+	session->hooks = hooks;
+	if (!error) {
+		arg->nr_cpus = cpumask_weight(cpus);
+		error = copy_arg_out(uarg, arg, sizeof(*arg));
+	}
+	if (error)
+		release_trace(session);
+	return error;
+}
+
 static long ioctl_trace_setup(struct ptw_session *session, void __user *uarg)
 {
 	struct ptwatch_trace arg;
@@ -119,50 +297,74 @@ static long ioctl_trace_setup(struct ptw_session *session, void __user *uarg)
 	error = copy_arg_in(&arg, sizeof(arg), uarg);
 	if (error)
 		return error;
-	if (arg.flags || arg.reserved || arg.nr_cpus)
-		return -EINVAL;
-	if (arg.mode || arg.banks || arg.switch_records || arg.target_kind || arg.nr_ranges ||
-	    arg.region_size)
-		return -EOPNOTSUPP;
-	if (!ptw_caps_traceable())
-		return -EOPNOTSUPP;
-	error = ptw_caps_check_rtit_ctl(arg.rtit_ctl);
+	error = check_trace(&arg);
 	if (error)
-		return error;
-	if (!arg.buffer_size || !PAGE_ALIGNED(arg.buffer_size) ||
-	    arg.buffer_size > ptw_buffer_max_size())
-		return -EINVAL;
-	error = check_trace_rights(arg.rtit_ctl);
-	if (error)
-		return error;
+		goto out_reason;
+	/* A stream in as large regions as can be had would hardly ever tell of one. */
+	if (arg.mode == PTWATCH_MODE_STREAM) {
+		u64 most = rounddown_pow_of_two(max_t(u64, arg.buffer_size / 8, PAGE_SIZE));
 
+		if (!arg.region_size)
+			arg.region_size = most;
+		arg.region_size = min(arg.region_size, rounddown_pow_of_two(arg.buffer_size / 4));
+	}
 	if (!alloc_cpumask_var(&cpus, GFP_KERNEL))
 		return -ENOMEM;
 	error = copy_cpus_in(arg.cpus, arg.cpus_size, cpus);
+	if (!error) {
+		mutex_lock(&session->setup_lock);
+		error = setup_locked(session, &arg, cpus, uarg);
+		mutex_unlock(&session->setup_lock);
+	}
+	free_cpumask_var(cpus);
+out_reason:
 	if (error)
-		goto out;
+		copy_reason_out(uarg, &arg);
+	return error;
+}
 
+static long ioctl_trace_release(struct ptw_session *session)
+{
+	long error = -EINVAL;
+
+	mutex_lock(&session->setup_lock);
+	if (session->trace) {
+		release_trace(session);
+		error = 0;
+	}
+	mutex_unlock(&session->setup_lock);
+	return error;
+}
+
+static long ioctl_trace_advance(struct ptw_session *session, void __user *uarg)
+{
+	struct ptwatch_advance arg;
+	int error;
+
+	error = copy_arg_in(&arg, sizeof(arg), uarg);
+	if (error)
+		return error;
 	cpus_read_lock();
 	mutex_lock(&ptw_config_lock);
-	error = check_cpus(&arg, cpus);
-	if (!error)
-		error = ptw_trace_setup(session, &arg, cpus);
+	error = ptw_trace_advance(session, &arg);
 	mutex_unlock(&ptw_config_lock);
 	cpus_read_unlock();
-	if (error)
-		goto out;
+	return error;
+}
 
-	arg.nr_cpus = cpumask_weight(cpus);
-	error = copy_arg_out(uarg, &arg, sizeof(arg));
-	if (error) {
-		cpus_read_lock();
-		mutex_lock(&ptw_config_lock);
-		ptw_trace_release(session);
-		mutex_unlock(&ptw_config_lock);
-		cpus_read_unlock();
-	}
-out:
-	free_cpumask_var(cpus);
+static long ioctl_bank_free(struct ptw_session *session, void __user *uarg)
+{
+	struct ptwatch_bank_free arg;
+	int error;
+
+	error = copy_arg_in(&arg, sizeof(arg), uarg);
+	if (error)
+		return error;
+	if (arg.reserved)
+		return -EINVAL;
+	mutex_lock(&ptw_config_lock);
+	error = ptw_trace_bank_free(session, &arg);
+	mutex_unlock(&ptw_config_lock);
 	return error;
 }
 
@@ -314,14 +516,14 @@ static long ioctl_plain(struct ptw_session *session, unsigned int nr, unsigned l
 	case _IOC_NR(PTWATCH_IOC_TRACE_STOP):
 		error = ptw_trace_stop(session);
 		break;
-	case _IOC_NR(PTWATCH_IOC_TRACE_RELEASE):
-		if (session->trace)
-			ptw_trace_release(session);
-		else
-			error = -EINVAL;
-		break;
 	case _IOC_NR(PTWATCH_IOC_TRACE_THAW):
 		error = ptw_trace_thaw(session);
+		break;
+	case _IOC_NR(PTWATCH_IOC_TRACE_FREEZE):
+		error = ptw_trace_freeze_all(session);
+		break;
+	case _IOC_NR(PTWATCH_IOC_TRACE_FLUSH):
+		error = ptw_trace_flush(session);
 		break;
 	case _IOC_NR(PTWATCH_IOC_WATCH_DEL):
 		error = arg > U32_MAX ? -ENOENT : ptw_watch_del(session, arg);
@@ -349,6 +551,10 @@ static long device_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return ioctl_info(session, (void __user *)arg);
 	case PTWATCH_IOC_TRACE_SETUP & ~IOCSIZE_MASK:
 		return ioctl_trace_setup(session, (void __user *)arg);
+	case PTWATCH_IOC_TRACE_ADVANCE & ~IOCSIZE_MASK:
+		return ioctl_trace_advance(session, (void __user *)arg);
+	case PTWATCH_IOC_BANK_FREE & ~IOCSIZE_MASK:
+		return ioctl_bank_free(session, (void __user *)arg);
 	case PTWATCH_IOC_WATCH_ADD & ~IOCSIZE_MASK:
 		return ioctl_watch_add(session, (void __user *)arg);
 	case PTWATCH_IOC_WATCH_NEXT & ~IOCSIZE_MASK:
@@ -359,11 +565,14 @@ static long device_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	switch (cmd) {
 	case PTWATCH_IOC_TRACE_START:
 	case PTWATCH_IOC_TRACE_STOP:
-	case PTWATCH_IOC_TRACE_RELEASE:
 	case PTWATCH_IOC_TRACE_THAW:
+	case PTWATCH_IOC_TRACE_FREEZE:
+	case PTWATCH_IOC_TRACE_FLUSH:
 	case PTWATCH_IOC_WATCH_DEL:
 	case PTWATCH_IOC_WATCH_REMOVE:
 		return ioctl_plain(session, _IOC_NR(cmd), arg);
+	case PTWATCH_IOC_TRACE_RELEASE:
+		return ioctl_trace_release(session);
 	}
 	return -ENOTTY;
 }
@@ -380,6 +589,7 @@ static int device_open(struct inode *inode, struct file *file)
 	if (!session)
 		return -ENOMEM;
 	spin_lock_init(&session->trace_lock);
+	mutex_init(&session->setup_lock);
 	init_waitqueue_head(&session->wait);
 	file->private_data = session;
 	return nonseekable_open(inode, file);
@@ -393,9 +603,9 @@ static int device_release(struct inode *inode, struct file *file)
 	mutex_lock(&ptw_config_lock);
 	/* Watches first: they freeze the trace. */
 	ptw_watch_del_all(session);
-	ptw_trace_release(session);
 	mutex_unlock(&ptw_config_lock);
 	cpus_read_unlock();
+	release_trace(session);
 	kfree(session);
 	return 0;
 }
@@ -403,19 +613,13 @@ static int device_release(struct inode *inode, struct file *file)
 static int device_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct ptw_session *session = file->private_data;
-	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
-	bool data = offset & PTWATCH_MMAP_DATA(0);
-	u64 cpu = offset >> 40;
 	struct ptw_buffer *buffer;
 	int error;
 
-	if (cpu >= nr_cpu_ids ||
-	    offset != (data ? PTWATCH_MMAP_DATA(cpu) : PTWATCH_MMAP_CONTROL(cpu)))
-		return -EINVAL;
-	buffer = ptw_trace_buffer(session, cpu);
+	buffer = ptw_trace_buffer(session, (u64)vma->vm_pgoff << PAGE_SHIFT);
 	if (!buffer)
 		return -EINVAL;
-	error = ptw_buffer_mmap(buffer, vma, data);
+	error = ptw_buffer_mmap(buffer, vma);
 	ptw_buffer_put(buffer);
 	return error;
 }
@@ -429,7 +633,7 @@ static __poll_t device_poll(struct file *file, struct poll_table_struct *wait)
 	/* Who does not ask for alarms must not take them from who does. */
 	if ((poll_requested_events(wait) & EPOLLPRI) && atomic_xchg(&session->alarms, 0))
 		events |= EPOLLPRI;
-	if (ptw_trace_any_frozen(session))
+	if (ptw_trace_readable(session))
 		events |= EPOLLIN | EPOLLRDNORM;
 	return events;
 }

@@ -42,6 +42,10 @@ static int __init ptwatch_init(void)
 	if (error < 0)
 		goto fail_hotplug;
 	hotplug_state = error;
+	ptw_hooks_init();
+	error = ptw_pmi_init();
+	if (error)
+		goto fail_pmi;
 	error = ptw_module_watch_init();
 	if (error)
 		goto fail_watch;
@@ -59,6 +63,8 @@ fail_device:
 fail_emergency:
 	ptw_module_watch_exit();
 fail_watch:
+	ptw_pmi_exit();
+fail_pmi:
 	cpuhp_remove_state(hotplug_state);
 fail_hotplug:
 	ptw_netlink_exit();
@@ -77,6 +83,7 @@ static void __exit ptwatch_exit(void)
 	ptw_emergency_exit();
 	ptw_module_watch_exit();
 	ptw_watch_exit();
+	ptw_pmi_exit();
 	cpuhp_remove_state(hotplug_state);
 	ptw_alarm_exit();
 	ptw_netlink_exit();

@@ -12,14 +12,21 @@
  *	session->trace_lock
  *		spinlock: the session's trace pointer, for mmap, which must not take the mutex:
  *		mmap runs under mmap_lock, and who holds the mutex may allocate memory
+ *	target->lock
+ *		raw spinlock: the address space of a traced process; also taken by the probe of exec
  *
- * No user memory is touched under ptw_config_lock. The #DB handler takes none of these; what it
- * shares with others is named at struct ptw_cpu_trace and struct ptw_watch.
+ * ptw_hooks_lock (mutex, in hooks.c) is taken with none of them held and none is taken under it:
+ * registering a probe takes cpus_read_lock() itself.
+ *
+ * No user memory is touched under ptw_config_lock. The #DB handler, the PMI's NMI handler and the
+ * probe of sched_switch take none of these; what they share with others is named at struct
+ * ptw_cpu_trace and struct ptw_watch.
  */
 #ifndef PTWATCH_H
 #define PTWATCH_H
 
 #include <linux/cpumask.h>
+#include <linux/irq_work.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
@@ -42,12 +49,16 @@ extern struct mutex ptw_config_lock;
  * @trace: its trace or NULL; changed under ptw_config_lock and @trace_lock both, so either suffices
  *	to read
  * @trace_lock: see above
+ * @hooks: PTW_HOOK_* that its trace needs; under @setup_lock
+ * @setup_lock: outermost of all: one TRACE_SETUP or TRACE_RELEASE at a time
  * @alarms: alarms raised by its watches and not yet seen by poll; under ptw_config_lock to add
  * @wait: poll
  */
 struct ptw_session {
 	struct ptw_trace *trace;
 	spinlock_t trace_lock;
+	struct mutex setup_lock;
+	unsigned int hooks;
 	atomic_t alarms;
 	wait_queue_head_t wait;
 };
@@ -59,6 +70,10 @@ enum ptw_cap {
 	PTW_CAP_PSB_CYC,
 	PTW_CAP_IP_FILTERING,
 	PTW_CAP_MTC,
+	PTW_CAP_PTWRITE,
+	PTW_CAP_POWER_EVENTS,
+	PTW_CAP_EVENT_TRACE,
+	PTW_CAP_TNT_DISABLE,
 	PTW_CAP_TOPA_OUTPUT,
 	PTW_CAP_TOPA_MULTIPLE_ENTRIES,
 	PTW_CAP_NUM_ADDRESS_RANGES,
@@ -75,14 +90,24 @@ u32 ptw_cap(enum ptw_cap cap);
 void ptw_caps_fill_info(struct ptwatch_info *info);
 /**
  * ptw_caps_check_rtit_ctl() - can this CPU do what @ctl asks for?
+ * @unsupported: out: the bits and fields it lacks
  * Return: 0; -EINVAL: a bit or value that is none of a session's business or makes no sense;
  * -EOPNOTSUPP: the CPU lacks it.
  */
-int ptw_caps_check_rtit_ctl(u64 ctl);
+int ptw_caps_check_rtit_ctl(u64 ctl, u64 *unsupported);
 /** ptw_caps_ranges() - number of IA32_RTIT_ADDRn pairs, at most PTW_MAX_RANGES */
 unsigned int ptw_caps_ranges(void);
-/** ptw_caps_traceable() - Intel PT with multi-entry ToPA */
+/** ptw_caps_traceable() - Intel PT with ToPA */
 bool ptw_caps_traceable(void);
+/** ptw_caps_modes() - bit n: PTWATCH_MODE_ n works */
+u32 ptw_caps_modes(void);
+/**
+ * ptw_caps_cpu_ok() - has this CPU all that ptw_caps_init() found? One that came online later, of
+ * another kind, may not. On that CPU; any context.
+ */
+bool ptw_caps_cpu_ok(void);
+/** ptw_caps_vmx_excludes() - is Intel PT off while VMX is on (VMX_MISC[14] clear)? Any context. */
+bool ptw_caps_vmx_excludes(void);
 /**
  * ptw_caps_vmx_conflict() - does this CPU, now, have VMX on in a way that forbids TraceEn? On that
  * CPU, IRQs off.
@@ -137,10 +162,20 @@ static inline unsigned int ptw_rtit_range_kind(const struct ptw_rtit_config *con
 int ptw_rtit_save(struct ptw_rtit_regs *regs);
 /** ptw_rtit_restore() - write back what ptw_rtit_save() read; tracing must be off */
 void ptw_rtit_restore(const struct ptw_rtit_regs *regs);
-/** ptw_rtit_start() - begin writing at @output with a PSB+; -EIO when the CPU refuses @config */
-int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_config *config);
-/** ptw_rtit_stop() - clear TraceEn, wait for the bytes to be visible, read back @output */
-void ptw_rtit_stop(struct ptw_rtit_output *output);
+/**
+ * ptw_rtit_start() - begin writing at @output with a PSB+
+ * @load: the CPU does not have @config's addresses yet
+ * Return: 0, -EIO when the CPU refuses @config.
+ */
+int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_config *config,
+		   bool load);
+/**
+ * ptw_rtit_stop() - clear TraceEn, wait for the bytes to be visible, read back @output
+ * Return: false when VMX had ended the trace meanwhile.
+ */
+bool ptw_rtit_stop(struct ptw_rtit_output *output);
+/** ptw_rtit_disable() - clear TraceEn and nothing else; any context, also panic */
+void ptw_rtit_disable(void);
 
 /* ---- topa.c: Tables of Physical Addresses ---- */
 
@@ -154,50 +189,78 @@ struct ptw_region {
 struct ptw_alarm;
 struct ptw_topa;
 
-/** ptw_topa_alloc() - tables that make @regions a ring; NULL: no memory. May sleep. */
-struct ptw_topa *ptw_topa_alloc(const struct ptw_region *regions, unsigned int count, int node);
-void ptw_topa_free(struct ptw_topa *topa);
-/** ptw_topa_first() - output position at the first byte of the ring */
-void ptw_topa_first(const struct ptw_topa *topa, struct ptw_rtit_output *output);
-/** ptw_topa_offset() - buffer offset of an output position; any context */
-u64 ptw_topa_offset(const struct ptw_topa *topa, const struct ptw_rtit_output *output);
+enum ptw_topa_kind {
+	PTW_TOPA_RING,		/* round and round, and the tables tell whether it has been */
+	PTW_TOPA_STREAM,	/* round and round, INT after each region */
+	PTW_TOPA_SINK,		/* INT after each region, STOP after the last */
+};
 
-/* ---- buffer.c: the memory of one CPU's trace, and its mappings ---- */
+/** ptw_topa_alloc() - tables that describe @regions; NULL: no memory. May sleep. */
+struct ptw_topa *ptw_topa_alloc(const struct ptw_region *regions, unsigned int count,
+				enum ptw_topa_kind kind, int node);
+void ptw_topa_free(struct ptw_topa *topa);
+/** ptw_topa_seek() - output position @offset bytes into a region */
+void ptw_topa_seek(const struct ptw_topa *topa, unsigned int region, u64 offset,
+		   struct ptw_rtit_output *output);
+/**
+ * ptw_topa_offset() - buffer offset of an output position; any context
+ * @wrapped: out: with PTW_TOPA_RING, whether the ring has been round; may be NULL
+ *
+ * After a STOP the offset is that of the region's end, even if that is the buffer's.
+ */
+u64 ptw_topa_offset(const struct ptw_topa *topa, const struct ptw_rtit_output *output,
+		    bool *wrapped);
+/**
+ * ptw_topa_set_stop() - have the CPU stop after a region, or not. The CPU must not be tracing: it
+ * caches entries.
+ */
+void ptw_topa_set_stop(struct ptw_topa *topa, unsigned int region, bool stop);
+
+/* ---- buffer.c: memory that the CPU writes or user space reads ---- */
 
 /**
- * struct ptw_buffer - one CPU's output memory and control page
+ * struct ptw_buffer - pages that user space may map
  * @kref: one for the trace, one for each mapping
- * @control: page that user space reads; written under ptw_config_lock only
- * @pages: of the data, in order; refcounted each, because mappings hold them
- * @size: bytes of data
- * @topa: the tables that describe it to the CPU
+ * @pages: in order; refcounted each, because mappings hold them
+ * @size: bytes
+ * @address: of the pages, one after the other; NULL unless asked for
+ * @regions: the contiguous pieces
+ * @topa: the tables that describe them to the CPU; NULL: not for the CPU
  */
 struct ptw_buffer {
 	struct kref kref;
-	struct ptwatch_control *control;
 	struct page **pages;
 	unsigned long nr_pages;
 	u64 size;
+	void *address;
 	struct ptw_region *regions;
 	unsigned int nr_regions;
 	struct ptw_topa *topa;
 };
 
 /**
- * ptw_buffer_alloc() - @size bytes (a multiple of PAGE_SIZE), zeroed, on @cpu's node; NULL: no
- * memory. May sleep.
+ * ptw_buffer_alloc() - @size bytes (a multiple of PAGE_SIZE), zeroed, on @cpu's node, that the
+ * module can reach at buffer->address; NULL: no memory. May sleep.
  */
 struct ptw_buffer *ptw_buffer_alloc(unsigned int cpu, u64 size);
+/**
+ * ptw_buffer_alloc_output() - the same for a CPU to write, without buffer->address
+ * @region_size: largest region, a power of two; 0: as large as can be had
+ */
+struct ptw_buffer *ptw_buffer_alloc_output(unsigned int cpu, u64 size, u64 region_size,
+					   enum ptw_topa_kind kind);
 void ptw_buffer_get(struct ptw_buffer *buffer);
 void ptw_buffer_put(struct ptw_buffer *buffer);
+/** ptw_buffer_region() - the region that holds byte @offset; any context */
+unsigned int ptw_buffer_region(const struct ptw_buffer *buffer, u64 offset);
 /**
  * ptw_buffer_written_at() - were bytes written at or behind @head, that is: has the ring wrapped?
- * May be slow.
+ * For CPUs whose tables can't tell. May be slow.
  */
 bool ptw_buffer_written_at(const struct ptw_buffer *buffer, u64 head);
-/** ptw_buffer_mmap() - map control page or data, read-only; the mapping takes its own reference */
-int ptw_buffer_mmap(struct ptw_buffer *buffer, struct vm_area_struct *vma, bool data);
-/** ptw_buffer_max_size() - largest ptw_buffer_alloc() this machine's memory allows per CPU */
+/** ptw_buffer_mmap() - map it from the start, read-only; the mapping takes its own reference */
+int ptw_buffer_mmap(struct ptw_buffer *buffer, struct vm_area_struct *vma);
+/** ptw_buffer_max_size() - most bytes of buffer this machine's memory allows per CPU */
 u64 ptw_buffer_max_size(void);
 
 /* ---- hold.c: keeping perf's intel_pt driver off a CPU ---- */
@@ -213,55 +276,253 @@ u64 ptw_buffer_max_size(void);
 struct perf_event *ptw_hold_get(unsigned int cpu, int pmu_type);
 void ptw_hold_put(struct perf_event *hold);
 
-/* ---- trace.c: which CPUs are traced for which session ---- */
+/* ---- hooks.c: the tracepoints we listen to ---- */
+
+#define PTW_HOOK_SWITCH	BIT(0)	/* sched_switch */
+#define PTW_HOOK_EXEC	BIT(1)	/* sched_process_exec */
+#define PTW_HOOK_FORK	BIT(2)	/* sched_process_fork */
+
+/** ptw_hooks_init() - find them; may sleep */
+void ptw_hooks_init(void);
+/** ptw_hooks_get() - have the probes of @hooks called; may sleep; with no lock of ours held */
+int ptw_hooks_get(unsigned int hooks);
+void ptw_hooks_put(unsigned int hooks);
+
+/* ---- target.c: who is traced ---- */
+
+struct ptw_target;
+
+/**
+ * ptw_target_get() - whom @arg means, by this process's eyes
+ * @hooks: out: what must be hooked before ptw_target_arm()
+ * May sleep. Return: NULL: everybody.
+ */
+struct ptw_target *ptw_target_get(const struct ptwatch_trace *arg, unsigned int *hooks);
+/** ptw_target_arm() - follow it from now on, for @trace; under ptw_config_lock; may sleep */
+int ptw_target_arm(struct ptw_target *target, struct ptw_trace *trace);
+/** ptw_target_put() - nobody looks at it any more but the probes of exec and fork; may sleep */
+void ptw_target_put(struct ptw_target *target);
+/** ptw_target_filter() - PTWATCH_FILTER_* */
+u32 ptw_target_filter(const struct ptw_target *target);
+/** ptw_target_cr3() - IA32_RTIT_CR3_MATCH with PTWATCH_FILTER_CR3; any context */
+u64 ptw_target_cr3(const struct ptw_target *target);
+/** ptw_target_has() - is @task one of them? Preemption off. With PTWATCH_FILTER_SWITCH. */
+bool ptw_target_has(const struct ptw_target *target, struct task_struct *task);
+/* The probes; preemption off. */
+void ptw_target_on_exec(void *data, struct task_struct *task, pid_t old_pid,
+			struct linux_binprm *bprm);
+void ptw_target_on_fork(void *data, struct task_struct *parent, struct task_struct *child);
+
+/* ---- switch.c: context switches ---- */
+
+/** ptw_switches_alloc() - room for @records switches of @cpu; NULL: no memory. May sleep. */
+struct ptw_buffer *ptw_switches_alloc(unsigned int cpu, u32 records);
+/** ptw_switches_note() - one record. On the buffer's CPU, IRQs off, not in #DB or NMI context. */
+void ptw_switches_note(struct ptw_buffer *switches, struct task_struct *prev,
+		       struct task_struct *next, u32 flags);
+/* The probe of sched_switch: the CPU's runqueue lock is held, IRQs are off. */
+void ptw_switch_on_switch(void *data, bool preempt, struct task_struct *prev,
+			  struct task_struct *next, unsigned int prev_state);
+
+/* ---- engine.c: tracing, on the CPU itself ---- */
+
+/**
+ * struct ptw_bank - one output buffer of a CPU
+ * @state: PTWATCH_BANK_*. FREE to ACTIVE to FROZEN on its own CPU in a pass, FROZEN to FREE under
+ *	ptw_config_lock. What is written to the bank is complete before it becomes FROZEN.
+ * @output: where it was left
+ * @freeze_seq: of the alarm; under ptw_config_lock
+ */
+struct ptw_bank {
+	struct ptw_buffer *buffer;
+	unsigned int state;
+	struct ptw_rtit_output output;
+	u64 start_tsc;
+	u64 stop_tsc;
+	u64 freeze_seq;
+};
+
+/**
+ * struct ptw_stream - how far a stream has got
+ * @head: bytes the reader may read; written in passes, on its own CPU
+ * @tail_region: region that holds the reader's tail; written under ptw_config_lock
+ * @stop_region: whose entry has STOP
+ * @sinking: the CPU writes the sink, because no region is free
+ * @overrun: it reached the STOP before it was looked after
+ * @lost: bytes that went there
+ * @gap_bytes, @gap_tsc: of the gap that lasts
+ */
+struct ptw_stream {
+	struct ptw_buffer *sink;
+	u64 head;
+	unsigned int tail_region;
+	unsigned int stop_region;
+	bool sinking;
+	bool overrun;
+	u64 lost;
+	u64 gap_bytes;
+	u64 gap_tsc;
+};
 
 /**
  * struct ptw_cpu_trace - one CPU of a trace
- * @state: PTWATCH_STATE_*. Written on its own CPU with IRQs off, or under ptw_config_lock while
- *	that CPU is not RUNNING. The #DB handler may turn RUNNING into FROZEN between any two
- *	instructions of the CPU's other code, so that code goes from state to state with cmpxchg and
- *	looks again after it enabled tracing.
- * @output: where the CPU writes next; as @state. The #DB handler writes it before it sets FROZEN.
- * @enabled: TraceEn is set and the output MSRs are this trace's; written on its own CPU, later than
- *	@state on the way to RUNNING and on the way from there
+ * @state: PTWATCH_STATE_*. Written on its own CPU, or under ptw_config_lock while that CPU is not
+ *	RUNNING. The #DB and NMI handlers may change RUNNING between any two instructions of the
+ *	CPU's other code.
+ * @requests: PTW_REQUEST_* for the next pass
+ * @busy, @again: a pass is under way, and another one is due; own CPU only
+ * @enabled: TraceEn is set; written in passes
+ * @loaded: the CPU has the addresses of @config; likewise
+ * @paused: wait for ptw_trace_start_here(); own CPU, or under ptw_config_lock while not RUNNING
+ * @on_task: the CPU runs a task of the target; likewise, by the probe of sched_switch
+ * @range_stop: a STOP range ended tracing; written in passes
+ * @config: what to trace, this CPU's copy; written in passes
+ * @output: where the CPU writes next; written in passes
+ * @freeze_tsc: when the freeze was asked for that the next pass does
+ * @flags: PTWATCH_CONTROL_* that a pass found
+ * @stops: passes that stopped tracing, so that a copy of @output can be checked
+ * @snap: copy of @output for FLUSH
  * @resume: to be started when the CPU is back online or the machine awake
+ * @lvtpc: we unmasked the local APIC's performance interrupt, which was nobody's
  * @saved: the RTIT MSRs as perf left them
+ * @wake: wakes poll
  */
 struct ptw_cpu_trace {
 	struct ptw_trace *trace;
 	unsigned int cpu;
 	unsigned int state;
+	unsigned long requests;
+	bool busy;
+	bool again;
+	bool enabled;
+	bool loaded;
+	bool paused;
+	bool on_task;
+	bool range_stop;
+	unsigned int flags;
+	unsigned int stops;
+	struct ptw_rtit_config config;
 	struct ptw_rtit_output output;
+	struct ptw_rtit_output snap;
 	u64 start_tsc;
 	u64 stop_tsc;
-	bool enabled;
+	u64 freeze_tsc;
+	struct ptw_stream stream;
+	struct ptw_buffer *switches;
 	bool owned;
 	bool resume;
-	bool wrapped;
+	bool lvtpc;
 	struct perf_event *hold;
 	struct ptw_rtit_regs saved;
-	struct ptw_buffer *buffer;
+	struct irq_work wake;
+	struct ptw_buffer *control_page;
+	struct ptwatch_control *control;
+	unsigned int bank;		/* the active one */
+	unsigned int nr_banks;
+	struct ptw_bank banks[];
 };
 
 /**
  * struct ptw_trace - one session's trace
- * @config: what its CPUs trace; under ptw_config_lock
+ * @id: no other trace has had it
+ * @config: what its CPUs trace, but for the target's CR3; under ptw_config_lock
+ * @target: whom, NULL: everybody
+ * @owner_pid, @owner_comm: who set it up
  */
 struct ptw_trace {
 	struct ptw_session *session;
+	u64 id;
 	struct ptw_rtit_config config;
+	u32 mode;
+	u32 flags;
+	u32 filter;
+	u32 switch_records;
+	unsigned int nr_banks;
 	u64 buffer_size;
+	u64 region_size;
 	int pmu_type;
+	struct ptw_target *target;
+	pid_t owner_pid;
+	char owner_comm[TASK_COMM_LEN];
 	struct cpumask cpus;
 	struct ptw_cpu_trace *cpu[];	/* indexed by CPU, NULL where not in @cpus */
 };
 
-/* Under cpus_read_lock() and ptw_config_lock; may sleep. */
-int ptw_trace_setup(struct ptw_session *session, const struct ptwatch_trace *arg,
-		    const struct cpumask *cpus);
+enum {
+	PTW_REQUEST_RESTART,	/* stop, look how far it got, go on */
+	PTW_REQUEST_CONFIG,	/* take over trace->config and the target's CR3 */
+	PTW_REQUEST_FREEZE,
+	PTW_REQUEST_RESUME,	/* go on although a STOP range was reached */
+};
+
+/*
+ * The trace that owns Intel PT on a CPU. Set and cleared on that CPU with IRQs off, so its #DB and
+ * NMI handlers and its probe of sched_switch see the old or the new value, and memory that it
+ * points to is freed only after it was cleared.
+ */
+DECLARE_PER_CPU(struct ptw_cpu_trace *, ptw_owner);
+
+/* On the CPU concerned, IRQs off; any context, unless said otherwise. None sleeps. */
+/** ptw_engine_sync() - make the CPU do what @ct says; returns at once inside another one's pass */
+void ptw_engine_sync(struct ptw_cpu_trace *ct);
+/** ptw_engine_request() - set a PTW_REQUEST_* and sync */
+void ptw_engine_request(struct ptw_cpu_trace *ct, unsigned int request);
+/* IPIs; @info is the struct ptw_cpu_trace. */
+/** ptw_engine_start() - STOPPED to RUNNING; ERROR if it can't. Not in #DB or NMI context. */
+void ptw_engine_start(void *info);
+/** ptw_engine_stop() - RUNNING to STOPPED */
+void ptw_engine_stop(void *info);
+/** ptw_engine_flush() - copy to @snap how far it has got */
+void ptw_engine_flush(void *info);
+/** ptw_engine_freeze() - as a watch does; at the TSC now */
+void ptw_engine_freeze(void *info);
+/** ptw_engine_reload() - take over trace->config; @info is the struct ptw_trace, on any CPU */
+void ptw_engine_reload(void *info);
+/** ptw_engine_halt() - from now on nothing starts on any CPU: the machine goes down */
+void ptw_engine_halt(void);
+
+/* ---- stream.c: positions, room and loss of a stream; in passes, or the CPU at rest ---- */
+
+int ptw_stream_init(struct ptw_cpu_trace *ct);
+void ptw_stream_free(struct ptw_cpu_trace *ct);
+/** ptw_stream_collect() - tracing was stopped: what did the CPU write? */
+void ptw_stream_collect(struct ptw_cpu_trace *ct);
+/** ptw_stream_prepare() - tracing is about to start: where to? */
+void ptw_stream_prepare(struct ptw_cpu_trace *ct);
+/** ptw_stream_end() - tracing was stopped for good: a gap that lasts ends */
+void ptw_stream_end(struct ptw_cpu_trace *ct);
+/** ptw_stream_advance() - the reader has read up to @tail; under ptw_config_lock */
+int ptw_stream_advance(struct ptw_cpu_trace *ct, u64 tail);
+/** ptw_stream_readable() - a region or more waits; any context */
+bool ptw_stream_readable(const struct ptw_cpu_trace *ct);
+
+/* ---- pmi.c: the ToPA interrupt ---- */
+
+int ptw_pmi_init(void);
+void ptw_pmi_exit(void);
+/** ptw_pmi_available() - does the CPU tell of the interrupt? */
+bool ptw_pmi_available(void);
+/** ptw_pmi_arm() - see to it that the local APIC delivers it. On the CPU concerned, IRQs off. */
+void ptw_pmi_arm(struct ptw_cpu_trace *ct);
+/** ptw_pmi_disarm() - undo that; tracing is off */
+void ptw_pmi_disarm(struct ptw_cpu_trace *ct);
+
+/* ---- trace.c: which CPUs are traced for which session ---- */
+
+/*
+ * Under cpus_read_lock() and ptw_config_lock; may sleep. Setup takes over @target, also when it
+ * fails, and tells in @arg why.
+ */
+int ptw_trace_setup(struct ptw_session *session, struct ptwatch_trace *arg,
+		    const struct cpumask *cpus, struct ptw_target *target);
 int ptw_trace_start(struct ptw_session *session);
 int ptw_trace_stop(struct ptw_session *session);
 int ptw_trace_thaw(struct ptw_session *session);
+/** ptw_trace_freeze_all() - freeze every CPU of it that runs, as a watch does */
+int ptw_trace_freeze_all(struct ptw_session *session);
+int ptw_trace_flush(struct ptw_session *session);
+int ptw_trace_advance(struct ptw_session *session, const struct ptwatch_advance *arg);
+int ptw_trace_bank_free(struct ptw_session *session, const struct ptwatch_bank_free *arg);
 void ptw_trace_release(struct ptw_session *session);
 /**
  * ptw_trace_range_get() - take a free IA32_RTIT_ADDRn pair of @session's trace
@@ -274,26 +535,35 @@ void ptw_trace_release(struct ptw_session *session);
 int ptw_trace_range_get(struct ptw_session *session, u64 start, u64 end, unsigned int kind);
 /** ptw_trace_range_put() - give a range back; as ptw_trace_range_get(); no error without a trace */
 void ptw_trace_range_put(struct ptw_session *session, int range);
-/** ptw_trace_any_frozen() - poll's POLLIN; any process context, no lock */
-bool ptw_trace_any_frozen(struct ptw_session *session);
+/** ptw_trace_readable() - poll's POLLIN; any process context, no lock */
+bool ptw_trace_readable(struct ptw_session *session);
 /**
- * ptw_trace_buffer() - a reference to the buffer of @cpu, NULL: none. Takes session->trace_lock.
+ * ptw_trace_buffer() - a reference to what PTWATCH_MMAP_*() @offset means, NULL: nothing. Takes
+ * session->trace_lock.
  */
-struct ptw_buffer *ptw_trace_buffer(struct ptw_session *session, unsigned int cpu);
+struct ptw_buffer *ptw_trace_buffer(struct ptw_session *session, u64 offset);
 
-/**
- * ptw_trace_freeze() - freeze this CPU's trace if @session owns it and it runs. #DB context, IRQs
- * off.
+/*
+ * #DB context, IRQs off, on behalf of a watch of @session; false when it has no trace that runs on
+ * this CPU.
  */
+/** ptw_trace_freeze() - freeze this CPU's trace; with banks, go on in the next */
 bool ptw_trace_freeze(const struct ptw_session *session);
+/** ptw_trace_start_here() - end the pause of PTWATCH_TRACE_PAUSED on this CPU */
+bool ptw_trace_start_here(const struct ptw_session *session);
+/** ptw_trace_stop_here() - pause this CPU's trace */
+bool ptw_trace_stop_here(const struct ptw_session *session);
+/** ptw_trace_resume_here() - go on, after a STOP range was reached on this CPU */
+bool ptw_trace_resume_here(const struct ptw_session *session);
+
 /**
  * ptw_trace_publish_freeze() - make the freeze that @alarm tells of visible on the control page,
  * under ptw_config_lock
- * @head, @size: out: where the frozen trace ends, and its bytes
+ * @bank, @head, @size: out: where the frozen trace is, where it ends, and its bytes
  * Return: false when @session's trace of that CPU is not frozen by this alarm (any more).
  */
 bool ptw_trace_publish_freeze(const struct ptw_session *session, const struct ptw_alarm *alarm,
-			      u64 *head, u64 *size);
+			      u32 *bank, u64 *head, u64 *size);
 
 /* CPU hotplug and sleep, from main.c and emergency.c; they take ptw_config_lock themselves */
 void ptw_trace_cpu_online(unsigned int cpu);
@@ -537,6 +807,7 @@ struct ptw_alarm {
 	struct ptw_stack stack;
 	/* filled in by the worker */
 	u64 seq;
+	u32 trace_bank;
 	u64 trace_head;
 	u64 trace_size;
 };

@@ -70,15 +70,11 @@ void ptw_rtit_restore(const struct ptw_rtit_regs *regs)
 	write_ctl_disabled(regs->ctl);
 }
 
-int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_config *config)
+/* The addresses: they stay in the CPU from stop to start, and a task switch need not write them. */
+static void load_config(const struct ptw_rtit_config *config)
 {
 	unsigned int i;
 
-	/*
-	 * PacketByteCnt 0 makes the CPU begin with a PSB+, without which the trace has no place to
-	 * start decoding.
-	 */
-	wrmsrq(MSR_IA32_RTIT_STATUS, 0);
 	for (i = 0; i < PTW_MAX_RANGES; i++) {
 		if (!ptw_rtit_range_kind(config, i))
 			continue;
@@ -87,6 +83,18 @@ int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_c
 	}
 	if (config->ctl & RTIT_CTL_CR3EN)
 		wrmsrq(MSR_IA32_RTIT_CR3_MATCH, config->cr3_match);
+}
+
+int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_config *config,
+		   bool load)
+{
+	/*
+	 * PacketByteCnt 0 makes the CPU begin with a PSB+, without which the trace has no place to
+	 * start decoding. Error and Stopped would keep it from tracing.
+	 */
+	wrmsrq(MSR_IA32_RTIT_STATUS, 0);
+	if (load)
+		load_config(config);
 	wrmsrq(MSR_IA32_RTIT_OUTPUT_BASE, output->base);
 	wrmsrq(MSR_IA32_RTIT_OUTPUT_MASK, output->mask_ptrs);
 	/*
@@ -97,8 +105,21 @@ int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_c
 		       -EIO : 0;
 }
 
-void ptw_rtit_stop(struct ptw_rtit_output *output)
+void ptw_rtit_disable(void)
 {
+	write_ctl_disabled(0);
+}
+
+bool ptw_rtit_stop(struct ptw_rtit_output *output)
+{
+	bool running = true;
+	u64 ctl;
+
+	/* Cheap to ask where the answer is known; elsewhere stopping is one write, see below. */
+	if (unlikely(ptw_caps_vmx_excludes())) {
+		rdmsrq(MSR_IA32_RTIT_CTL, ctl);
+		running = ctl & RTIT_CTL_TRACEEN;
+	}
 	/* Stopping is one write: everything else can be read afterwards, untraced. */
 	write_ctl_disabled(0);
 	/*
@@ -110,4 +131,5 @@ void ptw_rtit_stop(struct ptw_rtit_output *output)
 	rdmsrq(MSR_IA32_RTIT_OUTPUT_BASE, output->base);
 	rdmsrq(MSR_IA32_RTIT_OUTPUT_MASK, output->mask_ptrs);
 	rdmsrq(MSR_IA32_RTIT_STATUS, output->status);
+	return running;
 }
