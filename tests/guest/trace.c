@@ -64,8 +64,11 @@ void test_info(void)
 	is(info.abi, PTWATCH_ABI_VERSION, "abi");
 	is(info.flags & (PTWATCH_INFO_PT | PTWATCH_INFO_TRACEABLE),
 	   PTWATCH_INFO_PT | PTWATCH_INFO_TRACEABLE, "the CPU has Intel PT and can be traced");
-	is(info.flags & ~(PTWATCH_INFO_PT | PTWATCH_INFO_TRACEABLE | PTWATCH_INFO_VMX_CONFLICT), 0,
-	   "no lockdown, and no flag without a name");
+	is(info.flags & ~(PTWATCH_INFO_PT | PTWATCH_INFO_TRACEABLE | PTWATCH_INFO_VMX_CONFLICT |
+			  PTWATCH_INFO_PTI), PTWATCH_INFO_CR3_FILTER,
+	   "a CR3 filter, no lockdown, and no flag without a name");
+	is(info.modes, 7, "modes: ring, stream, banks");
+	is(info.rtit_ctl_required, 0, "no bit of rtit_ctl is required");
 
 	__cpuid(1, r[0], r[1], r[2], r[3]);
 	family = (r[0] >> 8) & 0xf;
