@@ -263,6 +263,7 @@ static void add_view(struct trace_source *source, const struct ptw_recorded_trac
 	struct ptw_view *view = &source->view[source->count++];
 
 	*view = (struct ptw_view){
+		.recording = recording,
 		.trace = trace,
 		.params = recording ? &recording->params : &source->options->params,
 		.image = recording ? &recording->image : &source->options->image,

@@ -360,6 +360,14 @@ static bool data_event(const struct pt_event *in, struct ptw_event *out)
 	}
 }
 
+void ipt_event(const struct pt_event *in, struct ptw_event *out)
+{
+	*out = (struct ptw_event){ .status_update = in->status_update };
+	if (!flow_event(in, out) && !state_event(in, out) && !data_event(in, out) &&
+	    !ipt_newer_event(in, out))
+		out->type = PTW_EVENT_OTHER;
+}
+
 static void take_event(struct ptw_decoder *d, struct ptw_item *item)
 {
 	struct ptw_event *out = &item->event;
@@ -374,10 +382,7 @@ static void take_event(struct ptw_decoder *d, struct ptw_item *item)
 	item->has_time = in.has_tsc;
 	item->tsc = in.has_tsc ? in.tsc : 0;
 	item->offset = trace_offset(d);
-	*out = (struct ptw_event){ .status_update = in.status_update };
-	if (!flow_event(&in, out) && !state_event(&in, out) && !data_event(&in, out) &&
-	    !ipt_newer_event(&in, out))
-		out->type = PTW_EVENT_OTHER;
+	ipt_event(&in, out);
 }
 
 /* ---- instructions ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * libipt, whatever its version. Private to decode/.
+ * libipt, whatever its version. Private to decode/ and flow/.
  *
  * All that depends on LIBIPT_VERSION is here and in ipt.c: 2.0 knows no event trace, 2.1 brings CFE and EVD
  * packets and their events, 2.2 triggers and two more events. The rest of the room is written against 2.0.
@@ -42,6 +42,9 @@ bool ipt_newer_packet(const struct pt_packet *packet, const uint8_t *raw, struct
 
 /** ipt_newer_event() - fill @out from an event type that 2.0 doesn't have; false: no such event */
 bool ipt_newer_event(const struct pt_event *event, struct ptw_event *out);
+
+/** ipt_event() - our event for any of libipt's */
+void ipt_event(const struct pt_event *in, struct ptw_event *out);
 
 /**
  * ipt_insn_class() - our class for libipt's; @raw and @size are looked at where libipt is vague; @raw may be

@@ -5,48 +5,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow/source.h"
+#include "flow/code.h"
+#include "flow/jobs.h"
 #include "flow/threads.h"
 
-#define BATCH	512
+#define SLACK_NS	1000000	/* as in decode/clock.c */
 
 struct lane {
-	struct flow_source *source;
 	struct flow_labels labels;
-	size_t trace;
-	size_t at, count;
+	struct job_batch *batch;
+	size_t at;
 	bool ended;
 	bool before_done;	/* the record at @at has been looked at for a switch before it */
 	bool have_after;	/* @sw is to come next */
 	struct ptw_flow sw;
-	struct ptw_flow batch[BATCH];
+	uint64_t time;		/* of the newest record */
 };
 
 struct ptw_stream {
-	struct ptw_recording *rec;
+	struct ptw_recording own;	/* a copy: who opens may have put it together on the stack */
+	const struct ptw_recording *rec;
 	struct ptw_stream_options options;
 	struct flow_threads threads;
-	struct lane **lane;
+	struct ptw_code *code;
+	struct jobs *jobs;
+	struct lane *lane;
+	size_t *trace;		/* of each lane */
 	size_t lanes;
-	size_t current;		/* the lane whose record was returned last */
+	size_t current;		/* lane to go on with as long as its times are not above @limit */
+	uint64_t limit;
+	uint64_t told;		/* bytes, to on_progress() */
+	bool chosen;
 	bool failed;
 	struct ptw_trace_totals none;
-	struct ptw_trace_totals *totals;
 };
-
-static int add_lane(struct ptw_stream *s, size_t trace, struct ptw_error *err)
-{
-	struct lane *lane = calloc(1, sizeof(*lane));
-
-	if (!lane)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "stream: out of memory");
-	s->lane[s->lanes++] = lane;
-	lane->trace = trace;
-	if (flow_labels_init(&lane->labels, &s->threads, s->rec, &s->rec->trace[trace]))
-		return ptw_error_set(err, PTW_EXIT_FAILED, "stream: out of memory");
-	lane->source = flow_source_new(s->rec, trace, s->options.flags, err);
-	return lane->source ? 0 : -1;
-}
 
 /* The last name of each thread */
 static void name_threads(struct ptw_stream *s)
@@ -67,7 +59,16 @@ static void name_threads(struct ptw_stream *s)
 	}
 }
 
-struct ptw_stream *ptw_stream_open(struct ptw_recording *recording, const struct ptw_stream_options *options,
+static enum sink_mode mode_of(unsigned int flags)
+{
+	return flags & PTW_STREAM_IPS	     ? SINK_IPS :
+	       flags & PTW_STREAM_TOTALS     ? SINK_TOTALS :
+	       flags & PTW_STREAM_RUNS	     ? SINK_RUNS :
+	       flags & PTW_STREAM_ALL_JUMPS ? SINK_ALL :
+					       SINK_FLOW;
+}
+
+struct ptw_stream *ptw_stream_open(const struct ptw_recording *recording, const struct ptw_stream_options *options,
 				   struct ptw_error *err)
 {
 	struct ptw_stream *s = calloc(1, sizeof(*s));
@@ -75,19 +76,33 @@ struct ptw_stream *ptw_stream_open(struct ptw_recording *recording, const struct
 
 	if (!s)
 		goto no_memory;
-	s->rec = recording;
+	s->own = *recording;
+	s->rec = recording = &s->own;
 	s->options = *options;
-	s->lane = calloc(count ? count : 1, sizeof(struct lane *));
-	s->totals = calloc(recording->trace_count + 1, sizeof(*s->totals));
-	if (!s->lane || !s->totals)
+	s->lane = calloc(count ? count : 1, sizeof(*s->lane));
+	s->trace = calloc(count ? count : 1, sizeof(*s->trace));
+	s->code = code_new(recording);
+	if (!s->lane || !s->trace || !s->code)
 		goto no_memory;
-	for (size_t i = 0; i < count; i++) {
-		if (add_lane(s, options->trace ? options->trace[i] : i, err)) {
-			ptw_stream_close(s);
-			return NULL;
-		}
+	if (options->flags & PTW_STREAM_ALL_CODE && code_unreadable(s->code)) {
+		ptw_error_set(err, PTW_EXIT_FAILED, "image %s: cannot be read", code_unreadable(s->code));
+		ptw_stream_close(s);
+		return NULL;
+	}
+	for (s->lanes = 0; s->lanes < count; s->lanes++) {
+		size_t trace = options->trace ? options->trace[s->lanes] : s->lanes;
+
+		s->trace[s->lanes] = trace;
+		if (flow_labels_init(&s->lane[s->lanes].labels, &s->threads, recording, &recording->trace[trace]))
+			goto no_memory;
 	}
 	name_threads(s);
+	s->jobs = jobs_new(recording, s->code, s->trace, s->lanes, mode_of(options->flags),
+			   options->flags & PTW_STREAM_REFERENCE, options->threads, err);
+	if (!s->jobs) {
+		ptw_stream_close(s);
+		return NULL;
+	}
 	return s;
 no_memory:
 	ptw_stream_close(s);
@@ -99,48 +114,100 @@ void ptw_stream_close(struct ptw_stream *s)
 {
 	if (!s)
 		return;
+	jobs_free(s->jobs);
 	for (size_t i = 0; i < s->lanes; i++) {
-		flow_source_free(s->lane[i]->source);
-		flow_labels_free(&s->lane[i]->labels);
-		free(s->lane[i]);
+		jobs_done(s->lane[i].batch);
+		flow_labels_free(&s->lane[i].labels);
 	}
+	code_free(s->code);
 	free(s->lane);
-	free(s->totals);
+	free(s->trace);
 	flow_threads_free(&s->threads);
 	free(s);
 }
 
+static void tell_progress(struct ptw_stream *s)
+{
+	uint64_t done, size = 0;
+
+	if (!s->options.on_progress)
+		return;
+	done = jobs_bytes(s->jobs);
+	if (done == s->told)
+		return;
+	s->told = done;
+	for (size_t i = 0; i < s->lanes; i++)
+		size += s->rec->trace[s->trace[i]].size;
+	s->options.on_progress(s->options.context, done, size);
+}
+
+/* Times of a trace don't run backwards, even where one job's estimate was ahead of what the next begins with. */
+static void settle_batch(struct lane *l)
+{
+	for (size_t i = 0; i < l->batch->count; i++) {
+		struct ptw_flow *f = &l->batch->flow[i];
+
+		f->insns += l->batch->insns;
+		if (f->time < l->time && (!(f->flags & PTW_FLOW_TIMED) || l->time - f->time < SLACK_NS))
+			f->time = l->time;
+		else
+			l->time = f->time;
+	}
+}
+
 /* The record that is next on the lane; NULL: none any more */
-static struct ptw_flow *head(struct lane *l)
+static struct ptw_flow *head(struct ptw_stream *s, struct lane *l)
 {
 	if (l->have_after)
 		return &l->sw;
-	if (l->at == l->count && !l->ended) {
+	while (!l->ended && (!l->batch || l->at == l->batch->count)) {
+		jobs_done(l->batch);
 		l->at = 0;
-		l->count = flow_source_fill(l->source, l->batch, BATCH);
-		l->ended = !l->count;
+		l->batch = jobs_next(s->jobs, l - s->lane);
+		if (l->batch)
+			settle_batch(l);
+		else
+			l->ended = true;
+		tell_progress(s);
 	}
-	return l->at < l->count ? &l->batch[l->at] : NULL;
+	return l->ended ? NULL : &l->batch->flow[l->at];
 }
 
+/* The lane whose record comes next; it goes on with that lane up to @s->limit. NULL: the end. */
 static struct lane *choose(struct ptw_stream *s)
 {
-	struct lane *best = NULL;
-	uint64_t time = 0;
+	uint64_t best = UINT64_MAX;
+	bool found = false;
 
+	if (s->chosen) {
+		struct ptw_flow *flow = head(s, &s->lane[s->current]);
+
+		if (flow && flow->time <= s->limit)
+			return &s->lane[s->current];
+	}
+	s->limit = UINT64_MAX;
 	for (size_t i = 0; i < s->lanes; i++) {
-		struct ptw_flow *flow = head(s->lane[i]);
+		struct ptw_flow *flow = head(s, &s->lane[i]);
 
 		if (!flow)
 			continue;
-		if (s->options.order == PTW_ORDER_TRACE)
-			return s->lane[i];
-		if (!best || flow->time < time) {
-			best = s->lane[i];
-			time = flow->time;
+		if (s->options.order == PTW_ORDER_TRACE) {
+			found = true;
+			s->current = i;
+			break;
+		}
+		if (!found || flow->time < best) {
+			if (found)
+				s->limit = best;
+			best = flow->time;
+			s->current = i;
+			found = true;
+		} else if (flow->time < s->limit) {
+			s->limit = flow->time;
 		}
 	}
-	return best;
+	s->chosen = found;
+	return found ? &s->lane[s->current] : NULL;
 }
 
 const struct ptw_flow *ptw_stream_next(struct ptw_stream *s)
@@ -148,22 +215,47 @@ const struct ptw_flow *ptw_stream_next(struct ptw_stream *s)
 	struct lane *l = choose(s);
 	struct ptw_flow *flow;
 
-	if (!l)
+	if (!l) {
+		s->failed |= jobs_failed(s->jobs);
 		return NULL;
+	}
 	if (l->have_after) {
 		l->have_after = false;
 		return &l->sw;
 	}
-	flow = &l->batch[l->at];
+	flow = &l->batch->flow[l->at];
 	if (!l->before_done && flow_labels_before(&l->labels, flow, &l->sw)) {
 		l->before_done = true;
 		return &l->sw;
 	}
 	l->before_done = false;
+	flow->thread = l->labels.thread;
 	l->at++;
 	l->have_after = flow_labels_after(&l->labels, flow, &l->sw);
 	s->failed |= l->labels.failed;
 	return flow;
+}
+
+bool ptw_stream_ips(struct ptw_stream *s, const char **text, size_t *size, const struct ptw_flow **flow,
+		    size_t *count)
+{
+	for (; s->current < s->lanes; s->current++) {
+		struct lane *l = &s->lane[s->current];
+
+		jobs_done(l->batch);
+		l->batch = jobs_next(s->jobs, s->current);
+		tell_progress(s);
+		if (!l->batch)
+			continue;
+		settle_batch(l);
+		*text = l->batch->text;
+		*size = l->batch->text_size;
+		*flow = l->batch->flow;
+		*count = l->batch->count;
+		return true;
+	}
+	s->failed |= jobs_failed(s->jobs);
+	return false;
 }
 
 bool ptw_stream_failed(const struct ptw_stream *s, struct ptw_error *err)
@@ -186,14 +278,13 @@ const struct ptw_thread *ptw_stream_thread(const struct ptw_stream *s, uint32_t 
 bool ptw_stream_place(struct ptw_stream *s, const struct ptw_flow *flow, uint64_t addr,
 		      struct ptw_place *place)
 {
-	const struct ptw_symbol *symbol = s->rec->symbols ? ptw_symbols_at(s->rec->symbols, addr) : NULL;
+	uint64_t time = flow->flags & PTW_FLOW_TIMED ? flow->time : UINT64_MAX;
+	int32_t pid = s->threads.thread[flow->thread]->pid;
 
-	*place = (struct ptw_place){ .symbol = symbol };
-	if (!symbol)
-		return false;
-	place->start = symbol->addr;
-	place->object = symbol->module;
-	return true;
+	place->start = 0;
+	place->symbol = code_symbol(s->code, addr & CODE_KERNEL_HALF ? NULL : code_space_at(s->code, pid, time), time,
+				    addr, &place->start, &place->object);
+	return place->symbol;
 }
 
 char *ptw_stream_symbol(struct ptw_stream *s, const struct ptw_flow *flow, uint64_t addr, char *buf, size_t size)
@@ -202,16 +293,18 @@ char *ptw_stream_symbol(struct ptw_stream *s, const struct ptw_flow *flow, uint6
 
 	if (!ptw_stream_place(s, flow, addr, &place))
 		snprintf(buf, size, "0x%016llx", (unsigned long long)addr);
-	else
-		snprintf(buf, size, place.object ? "%s+0x%llx [%s]" : "%s+0x%llx", place.symbol->name,
+	else if (place.object)
+		snprintf(buf, size, "%s+0x%llx [%s]", place.symbol->name,
 			 (unsigned long long)(addr - place.start), place.object);
+	else
+		snprintf(buf, size, "%s+0x%llx", place.symbol->name, (unsigned long long)(addr - place.start));
 	return buf;
 }
 
 const struct ptw_trace_totals *ptw_stream_totals(const struct ptw_stream *s, size_t trace)
 {
 	for (size_t i = 0; i < s->lanes; i++)
-		if (s->lane[i]->trace == trace)
-			flow_source_totals(s->lane[i]->source, &s->totals[trace]);
-	return &s->totals[trace];
+		if (s->trace[i] == trace)
+			return jobs_totals(s->jobs, i);
+	return &s->none;
 }

@@ -84,6 +84,9 @@ enum ptw_stream_flags {
 	PTW_STREAM_ALL_JUMPS = 1 << 0,	/* each taken branch: conditional ones and jumps inside of functions, too */
 	PTW_STREAM_RUNS = 1 << 1,	/* PTW_FLOW_RUN between the branches */
 	PTW_STREAM_TOTALS = 1 << 2,	/* no branches at all: gaps, switches, begin and end, with .insns */
+	PTW_STREAM_IPS = 1 << 3,	/* the same, and ptw_stream_ips() instead of ptw_stream_next() */
+	PTW_STREAM_ALL_CODE = 1 << 5,	/* fail if a file of the recording's image can't be read */
+	PTW_STREAM_REFERENCE = 1 << 4,	/* by libipt alone: what all else is measured against */
 };
 
 struct ptw_stream_options {
@@ -115,11 +118,21 @@ struct ptw_place {
 struct ptw_stream;
 
 /** ptw_stream_open() - NULL: @err tells why. @recording must stay. */
-struct ptw_stream *ptw_stream_open(struct ptw_recording *recording, const struct ptw_stream_options *options,
+struct ptw_stream *ptw_stream_open(const struct ptw_recording *recording, const struct ptw_stream_options *options,
 				   struct ptw_error *err);
 
 /** ptw_stream_next() - the next record, valid until the next call; NULL: the end, or ptw_stream_failed() */
 const struct ptw_flow *ptw_stream_next(struct ptw_stream *stream);
+
+/**
+ * ptw_stream_ips() - with PTW_STREAM_IPS: the next of all executed addresses, one trace after the other
+ * @text: out: lines of 16 hex digits, valid until the next call
+ * @flow: out: what happened among them (gaps, beginnings, ends), @count of them
+ *
+ * Return: false: the end, or ptw_stream_failed().
+ */
+bool ptw_stream_ips(struct ptw_stream *stream, const char **text, size_t *size, const struct ptw_flow **flow,
+		    size_t *count);
 
 /** ptw_stream_failed() - whether the stream ended early (out of memory); then @err tells why */
 bool ptw_stream_failed(const struct ptw_stream *stream, struct ptw_error *err);

@@ -18,9 +18,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <elfutils/libdwelf.h>
-
 #include "recording/alarm.h"
+#include "recording/binary.h"
 #include "recording/file.h"
 #include "recording/perf_file.h"
 #include "recording/sideband.h"
@@ -60,6 +59,14 @@ struct build_id {
 	uint8_t size;
 };
 
+/* Where a mapped file was found */
+struct binary {
+	const char *name;	/* in the mapped file */
+	const uint8_t *id;	/* of the record, if it has one */
+	size_t id_size;
+	char *path;		/* NULL: nowhere */
+};
+
 struct reader {
 	char *path;		/* of the perf.data file */
 	char *dir;		/* the directory around it; NULL: a plain file */
@@ -73,6 +80,8 @@ struct reader {
 	size_t mappings;
 	struct build_id *build_id;	/* sorted by path */
 	size_t build_ids;
+	struct binary *binary;		/* sorted by name and id */
+	size_t binaries;
 	uint8_t **joined;	/* a copy for each stream of several chunks, else NULL */
 	size_t joined_count;
 	uint64_t kernel_text;	/* address of _text; 0: no record told */
@@ -783,42 +792,60 @@ static bool same_mapping(const struct mapping *a, const struct mapping *b)
 	return a->addr == b->addr && a->size == b->size && a->pgoff == b->pgoff && !strcmp(a->path, b->path);
 }
 
-/*
- * Whether the file is the one that was mapped. Without a build id on either side: whether it is
- * older than the recording.
- */
-static bool is_same_file(const struct reader *r, const struct mapping *m, const struct stat *st)
+static int compare_binaries(const void *pa, const void *pb)
 {
-	const struct build_id key = { .path = m->path }, *listed = NULL;
-	const uint8_t *id = m->id;
-	size_t size = m->id_size;
-	const void *have = NULL;
-	ssize_t have_size = -1;
-	bool same;
-	Elf *elf;
-	int fd;
+	const struct binary *a = pa, *b = pb;
+	int order = strcmp(a->name, b->name);
 
+	if (order)
+		return order;
+	if (!a->id || !b->id)
+		return !!a->id - !!b->id;
+	if (a->id_size != b->id_size)
+		return a->id_size < b->id_size ? -1 : 1;
+	return memcmp(a->id, b->id, a->id_size);
+}
+
+/* Looking for a file costs; a process tree maps the same few again and again. */
+static const char *binary_path(struct reader *r, const char *name, const uint8_t *id, size_t id_size)
+{
+	const struct build_id key = { .path = name }, *listed;
+	struct binary want = { .name = name, .id = id, .id_size = id_size }, *grown;
+	size_t low = 0, high = r->binaries;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		int order = compare_binaries(&want, &r->binary[mid]);
+
+		if (!order)
+			return r->binary[mid].path;
+		if (order < 0)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	grown = grow(r->binary, r->binaries, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	r->binary = grown;
+	memmove(grown + low + 1, grown + low, (r->binaries - low) * sizeof(*grown));
+	r->binaries++;
 	if (!id && r->build_ids) {
 		listed = bsearch(&key, r->build_id, r->build_ids, sizeof(key), compare_build_ids);
 		if (listed) {
 			id = listed->id;
-			size = listed->size;
+			id_size = listed->size;
 		}
 	}
-	if (!id || !size)
-		return st->st_mtime <= r->time;
-	fd = open(m->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return false;
-	elf_version(EV_CURRENT);
-	elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	if (elf)
-		have_size = dwelf_elf_gnu_build_id(elf, &have);
-	/* The list pads short ids with zeros and older ones don't tell their size. */
-	same = have_size > 0 && (size_t)have_size <= size && !memcmp(have, id, have_size);
-	elf_end(elf);
-	close(fd);
-	return same;
+	want.path = ptw_binary_find(name, id, id_size, r->time);
+	grown[low] = want;
+	return want.path;
+}
+
+const char *ptw_recording_binary(const struct ptw_recording *recording, const char *name, const uint8_t *id,
+				 size_t id_size)
+{
+	return recording->reader ? binary_path(recording->reader, name, id, id_size) : NULL;
 }
 
 /* Files of user code that still exist, in the order they were mapped; a mapping that recurs counts once. */
@@ -846,14 +873,14 @@ static int add_files(struct reader *r, struct ptw_recording *rec)
 	for (size_t i = 0; i < r->mappings; i++) {
 		const struct mapping *m = &r->mapping[i];
 		uint64_t size = m->size;
+		const char *path = repeated[i] ? NULL : binary_path(r, m->path, m->id, m->id_size);
 		struct stat st;
 
-		if (repeated[i] || stat(m->path, &st) || !S_ISREG(st.st_mode) ||
-		    m->pgoff >= (uint64_t)st.st_size || !is_same_file(r, m, &st))
+		if (!path || stat(path, &st) || m->pgoff >= (uint64_t)st.st_size)
 			continue;
 		if (size > st.st_size - m->pgoff)
 			size = st.st_size - m->pgoff;
-		if (ptw_image_add(&rec->image, m->path, m->pgoff, size, m->addr, r->err))
+		if (ptw_image_add(&rec->image, path, m->pgoff, size, m->addr, r->err))
 			goto out;
 	}
 	ret = 0;
@@ -1040,6 +1067,9 @@ void ptw_recording_close(struct ptw_recording *recording)
 		free(r->chunk);
 		free(r->mapping);
 		free(r->build_id);
+		for (size_t i = 0; i < r->binaries; i++)
+			free(r->binary[i].path);
+		free(r->binary);
 		free(r->path);
 		free(r->dir);
 		free(r);
@@ -1077,7 +1107,5 @@ struct ptw_recording *ptw_recording_open(const char *path, struct ptw_error *err
 	r->chunk = NULL;
 	free(r->mapping);
 	r->mapping = NULL;
-	free(r->build_id);
-	r->build_id = NULL;
 	return rec;
 }

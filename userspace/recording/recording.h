@@ -82,6 +82,16 @@ struct ptw_recording {
 struct ptw_recording *ptw_recording_open(const char *path, struct ptw_error *err);
 void ptw_recording_close(struct ptw_recording *recording);
 
+/**
+ * ptw_recording_binary() - the file with the code of what was mapped as @name
+ * @id: build id that the record of the mapping told; NULL: the list in the header may know it
+ *
+ * Return: its path, owned by the recording; NULL: it is not here, or not the same. Not for two threads at
+ * once.
+ */
+const char *ptw_recording_binary(const struct ptw_recording *recording, const char *name, const uint8_t *id,
+				 size_t id_size);
+
 /* ---- writing ---- */
 
 struct ptw_recording_writer;

@@ -2,6 +2,7 @@
 #include "report/insns.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "decode/clock.h"
@@ -320,6 +321,91 @@ static int walk(struct report *r, struct ptw_decoder *decoder, struct ptw_error 
 	return 0;
 }
 
+/* ---- addresses alone ---- */
+
+#define LINE	17		/* 16 digits and a newline */
+#define TAIL_LIMIT	(4u << 20)	/* lines to be kept in memory for --tail */
+
+/* The last lines of all that came by, in a ring. */
+struct tail {
+	char *text;
+	size_t room, at, used;
+};
+
+static void keep_tail(struct tail *tail, const char *text, size_t size)
+{
+	if (size > tail->room) {
+		text += size - tail->room;
+		size = tail->room;
+	}
+	while (size) {
+		size_t part = tail->room - tail->at < size ? tail->room - tail->at : size;
+
+		memcpy(tail->text + tail->at, text, part);
+		tail->at = (tail->at + part) % tail->room;
+		tail->used = tail->used + part < tail->room ? tail->used + part : tail->room;
+		text += part;
+		size -= part;
+	}
+}
+
+static void write_tail(struct ptw_out *out, const struct tail *tail)
+{
+	size_t start = (tail->at + tail->room - tail->used) % tail->room;
+	size_t part = tail->room - start < tail->used ? tail->room - start : tail->used;
+
+	ptw_out_write(out, tail->text + start, part);
+	ptw_out_write(out, tail->text, tail->used - part);
+}
+
+static int write_ips(const struct ptw_view *view, struct ptw_stream *stream, uint64_t left, struct tail *tail,
+		     struct ptw_out *out, struct ptw_error *err)
+{
+	const struct ptw_flow *flow;
+	const char *text;
+	size_t size, count;
+
+	while (left && !out->error && ptw_stream_ips(stream, &text, &size, &flow, &count)) {
+		for (size_t i = 0; i < count; i++)
+			if (flow[i].kind == PTW_FLOW_GAP)
+				ptw_view_gap(view, &flow[i]);
+		if (size / LINE > left)
+			size = left * LINE;
+		left -= size / LINE;
+		if (tail->room)
+			keep_tail(tail, text, size);
+		else
+			ptw_out_write(out, text, size);
+	}
+	return ptw_stream_failed(stream, err) ? -1 : 0;
+}
+
+static uint64_t insns_wanted(const struct ptw_view *view)
+{
+	return view->alarm && view->point.found && !view->beyond_alarm ? view->point.insn_index + 1 : UINT64_MAX;
+}
+
+static int report_ips(const struct ptw_view *view, const struct ptw_insns_options *options, struct ptw_out *out,
+		      struct ptw_error *err)
+{
+	struct tail tail = { .room = options->tail * LINE };
+	struct ptw_stream *stream;
+	int ret;
+
+	if (tail.room) {
+		tail.text = malloc(tail.room);
+		if (!tail.text)
+			return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory; ask for less with --tail");
+	}
+	stream = ptw_view_stream(view, PTW_STREAM_IPS, err);
+	ret = stream ? write_ips(view, stream, insns_wanted(view), &tail, out, err) : -1;
+	ptw_stream_close(stream);
+	if (!ret && tail.used)
+		write_tail(out, &tail);
+	free(tail.text);
+	return ret;
+}
+
 int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options *options,
 		     struct ptw_out *out, struct ptw_error *err)
 {
@@ -328,11 +414,12 @@ int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options
 		.clock = { .params = view->params },
 		.kept = { .element = sizeof(struct entry) },
 	};
-	bool plain_ips = options->format == PTW_FORMAT_IP && !options->last_ns;
 	struct ptw_decoder *decoder;
 	int ret;
 
-	decoder = ptw_view_decoder(view, plain_ips ? PTW_DECODE_NO_TIME : 0, err);
+	if (options->format == PTW_FORMAT_IP && !options->last_ns && options->tail <= TAIL_LIMIT)
+		return report_ips(view, options, out, err);
+	decoder = ptw_view_decoder(view, 0, err);
 	if (!decoder)
 		return -1;
 	ret = walk(&r, decoder, err);
@@ -371,23 +458,26 @@ static int count_last(const struct ptw_view *view, const struct ptw_insns_option
 int ptw_count_insns(const struct ptw_view *view, const struct ptw_insns_options *options, uint64_t *count,
 		    struct ptw_error *err)
 {
-	struct ptw_decoder *decoder;
-	struct ptw_item item;
-	uint64_t steps = 0;
+	struct ptw_stream *stream;
+	const struct ptw_flow *flow;
+	uint64_t wanted = insns_wanted(view);
+	int ret;
 
 	*count = 0;
 	if (options->last_ns)
 		return count_last(view, options, count, err);
-	decoder = ptw_view_decoder(view, PTW_DECODE_BLOCKS | PTW_DECODE_NO_TIME, err);
-	if (!decoder)
+	stream = ptw_view_stream(view, PTW_STREAM_TOTALS, err);
+	if (!stream)
 		return -1;
-	while (ptw_view_next(view, decoder, &item, &steps) != PTW_ITEM_END)
-		if (item.kind == PTW_ITEM_INSN)
-			*count += item.insn.count;
-	ptw_decoder_free(decoder);
-	if (view->alarm && view->point.found && !view->beyond_alarm && *count > view->point.insn_index)
-		*count = view->point.insn_index + 1;
+	while ((flow = ptw_stream_next(stream)))
+		if (flow->kind == PTW_FLOW_GAP)
+			ptw_view_gap(view, flow);
+	*count = ptw_stream_totals(stream, view->recording ? view->trace - view->recording->trace : 0)->insns;
+	ret = ptw_stream_failed(stream, err) ? -1 : 0;
+	ptw_stream_close(stream);
+	if (*count > wanted)
+		*count = wanted;
 	if (options->tail && *count > options->tail)
 		*count = options->tail;
-	return 0;
+	return ret;
 }

@@ -34,6 +34,59 @@ enum ptw_item_kind ptw_view_next(const struct ptw_view *view, struct ptw_decoder
 	return item->kind;
 }
 
+static void on_stream_progress(void *context, uint64_t done, uint64_t size)
+{
+	const struct ptw_view *view = context;
+
+	if (view->on_progress)
+		view->on_progress(view->context, view, done);
+}
+
+struct ptw_stream *ptw_view_stream(const struct ptw_view *view, unsigned int flags, struct ptw_error *err)
+{
+	const size_t trace = view->recording ? view->trace - view->recording->trace : 0;
+	struct ptw_stream_options options = {
+		.order = PTW_ORDER_TRACE,
+		.flags = flags | (view->decode_flags & PTW_DECODE_SKIP_UNREADABLE ? 0 : PTW_STREAM_ALL_CODE),
+		.trace = &trace,
+		.traces = 1,
+		.on_progress = on_stream_progress,
+		.context = (void *)view,
+	};
+	struct ptw_recording raw = {
+		.params = *view->params,
+		.trace = (struct ptw_recorded_trace *)view->trace,
+		.trace_count = 1,
+		.image = *view->image,
+		.symbols = (struct ptw_symbols *)view->symbols,
+	};
+
+	return ptw_stream_open(view->recording ? view->recording : &raw, &options, err);
+}
+
+void ptw_view_gap(const struct ptw_view *view, const struct ptw_flow *flow)
+{
+	bool overflow = flow->event == PTW_EVENT_OVERFLOW;
+	struct ptw_item item = {
+		.kind = overflow ? PTW_ITEM_EVENT : PTW_ITEM_ERROR,
+		.has_time = flow->flags & PTW_FLOW_TIMED,
+		.offset = flow->offset,
+	};
+
+	if (!view->on_gap)
+		return;
+	if (overflow)
+		item.event = (struct ptw_event){
+			.type = PTW_EVENT_OVERFLOW, .has_ip = flow->to, .ip = flow->to,
+		};
+	else
+		item.error = (struct ptw_decode_error){
+			.text = flow->text, .ip = flow->from, .lost = flow->value,
+			.resume = flow->offset + flow->value,
+		};
+	view->on_gap(view->context, view, &item);
+}
+
 char *ptw_item_describe_gap(const struct ptw_item *item, char *buf, size_t size)
 {
 	const struct ptw_decode_error *error = &item->error;

@@ -4,6 +4,7 @@
 #define PTWATCH_REPORT_VIEW_H
 
 #include "decode/decoder.h"
+#include "flow/stream.h"
 #include "recording/recording.h"
 #include "report/alarm_point.h"
 #include "report/out.h"
@@ -11,6 +12,7 @@
 enum ptw_format { PTW_FORMAT_TEXT, PTW_FORMAT_IP, PTW_FORMAT_JSON };
 
 struct ptw_view {
+	const struct ptw_recording *recording;	/* NULL: raw bytes, and what follows is all there is */
 	const struct ptw_recorded_trace *trace;
 	const struct ptw_pt_params *params;
 	const struct ptw_image *image;
@@ -39,6 +41,15 @@ struct ptw_decoder *ptw_view_decoder(const struct ptw_view *view, unsigned int f
  */
 enum ptw_item_kind ptw_view_next(const struct ptw_view *view, struct ptw_decoder *decoder,
 				 struct ptw_item *item, uint64_t *steps);
+
+/**
+ * ptw_view_stream() - the view's trace as a stream, with whoever is asked for gaps and progress told of them
+ * @flags: enum ptw_stream_flags
+ */
+struct ptw_stream *ptw_view_stream(const struct ptw_view *view, unsigned int flags, struct ptw_error *err);
+
+/** ptw_view_gap() - tell the view of a gap in the stream */
+void ptw_view_gap(const struct ptw_view *view, const struct ptw_flow *flow);
 
 /** ptw_item_is_gap() - whether something of the flow is missing at @item: an error or an overflow */
 static inline bool ptw_item_is_gap(const struct ptw_item *item)

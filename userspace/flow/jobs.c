@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "flow/jobs.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "decode/ipt.h"
+#include "flow/engine.h"
+#include "flow/slow.h"
+#include "flow/threads.h"
+
+#define JOB_BYTES	(256u << 10)	/* of trace, and what is left to the next PSB */
+#define BATCH		2048		/* records */
+#define BATCHES		2		/* of a job that may wait */
+#define MAX_THREADS	256
+
+struct job {
+	struct job *next;	/* in its lane */
+	struct engine engine;
+	struct sink sink;
+	struct slow *slow;
+	size_t start;
+	bool running, done;
+	const struct tools *owner;	/* of @slow, which can't go to another thread: it holds on to the image */
+	struct job_batch *first, **last;
+	unsigned int batches;
+};
+
+struct lane {
+	const struct ptw_recorded_trace *trace;
+	struct job *first, **last;
+	size_t planned;		/* up to here there are jobs */
+	unsigned int window;	/* how many there are */
+	uint64_t insns;		/* of the jobs that are over */
+	struct flow_labels labels;	/* for the switches of its CPU */
+	struct ptw_clock clock;	/* its first time is that of all jobs */
+	struct ptw_trace_totals totals;
+};
+
+/* What a thread decodes with */
+struct tools {
+	struct code_view *view;
+	struct walk *walk;
+	struct slow_image *image;	/* when first needed */
+};
+
+struct jobs {
+	const struct ptw_recording *rec;
+	struct ptw_code *code;
+	enum sink_mode mode;
+	bool reference;		/* leave everything to libipt */
+	struct lane *lane;
+	size_t lanes;
+	unsigned int window;	/* of jobs begun in each lane */
+	uint64_t bytes;		/* done */
+	bool failed;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;	/* there may be something to do */
+	pthread_cond_t ready;	/* a batch, or the end of a job */
+	bool stop;
+	pthread_t thread[MAX_THREADS];
+	unsigned int threads;	/* 0: the reader does it all */
+	struct tools own;	/* then with these */
+	struct flow_threads unused;
+};
+
+/* ---- one job ---- */
+
+static void free_batches(struct job *job)
+{
+	struct job_batch *batch;
+
+	while ((batch = job->first)) {
+		job->first = batch->next;
+		jobs_done(batch);
+	}
+}
+
+static void free_job(struct job *job)
+{
+	free_batches(job);
+	slow_free(job->slow);
+	free(job->sink.flow);
+	free(job->sink.text);
+	free(job);
+}
+
+static bool open_tools(struct tools *t, struct ptw_code *code)
+{
+	t->view = code_view_new(code);
+	t->walk = t->view ? walk_new(t->view) : NULL;
+	return t->walk;
+}
+
+static void close_tools(struct tools *t)
+{
+	slow_image_free(t->image);
+	walk_free(t->walk);
+	code_view_free(t->view);
+}
+
+/* Until there is a batch, or the end. Return: false: out of memory. */
+static bool decode(struct jobs *jobs, struct job *job, struct tools *tools)
+{
+	size_t room = BATCH;
+	enum engine_status status;
+
+	job->sink.walk = tools->walk;
+	for (;;) {
+		if (!job->slow) {
+			status = jobs->reference ? ENGINE_DOUBT : engine_run(&job->engine, &job->sink, room);
+			if (status == ENGINE_DOUBT) {
+				if (!tools->image)
+					tools->image = slow_image_new(jobs->rec, tools->view);
+				job->slow = tools->image ? slow_new(&job->engine, &job->sink) : NULL;
+				if (!job->slow)
+					return false;
+				job->owner = tools;
+				continue;
+			}
+		} else {
+			status = slow_run(job->slow, &job->engine, &job->sink, tools->image, room);
+			if (status == ENGINE_END) {
+				size_t at = slow_end(job->slow);
+
+				slow_free(job->slow);
+				job->slow = NULL;
+				job->owner = NULL;
+				if (at < job->engine.end) {
+					engine_start(&job->engine, at, job->engine.end);
+					job->engine.psb_insns = job->sink.insns;
+					job->sink.events = 0;
+					continue;
+				}
+			}
+		}
+		if (job->sink.failed)
+			return false;
+		job->done = status == ENGINE_END;
+		return true;
+	}
+}
+
+/* Hand over what the sink has. Called with the lock held. Return: false: out of memory. */
+static bool publish(struct job *job)
+{
+	struct job_batch *batch;
+
+	if (!job->sink.count && !job->sink.text_used)
+		return true;
+	batch = calloc(1, sizeof(*batch));
+	if (!batch)
+		return false;
+	batch->flow = job->sink.flow;
+	batch->count = job->sink.count;
+	batch->text = job->sink.text;
+	batch->text_size = job->sink.text_used;
+	job->sink.flow = NULL;
+	job->sink.text = NULL;
+	job->sink.count = job->sink.room = job->sink.text_used = job->sink.text_room = 0;
+	*job->last = batch;
+	job->last = &batch->next;
+	job->batches++;
+	return true;
+}
+
+void jobs_done(struct job_batch *batch)
+{
+	if (!batch)
+		return;
+	free(batch->flow);
+	free(batch->text);
+	free(batch);
+}
+
+/* ---- the jobs of a lane ---- */
+
+static struct job *new_job(struct jobs *jobs, struct lane *lane, size_t start, size_t end)
+{
+	const struct flow_labels *labels = &lane->labels;
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (!job)
+		return NULL;
+	job->start = start;
+	job->last = &job->first;
+	job->engine.params = &jobs->rec->params;
+	job->engine.data = lane->trace->data;
+	job->engine.size = lane->trace->size;
+	job->engine.begins = !lane->planned;
+	job->engine.who = (struct engine_who){
+		.code = jobs->code, .side = labels->side, .at = labels->at, .count = labels->count,
+		.switch_to = labels->switch_to,
+		.pid = labels->threads->thread[labels->thread]->pid,
+	};
+	engine_start(&job->engine, start, end);
+	job->sink.mode = jobs->mode;
+	job->sink.clock = lane->clock;
+	job->sink.cpu = lane->trace->cpu;
+	job->sink.trace = lane->trace - jobs->rec->trace;
+	return job;
+}
+
+/* Begin jobs until the window is full. Return: false: out of memory. */
+static bool plan(struct jobs *jobs, struct lane *lane)
+{
+	const struct ptw_recorded_trace *t = lane->trace;
+
+	while (lane->window < jobs->window && lane->planned < t->size) {
+		size_t start = ipt_next_psb(t->data, t->size, lane->planned), end;
+		struct job *job;
+
+		if (start >= t->size) {
+			lane->planned = t->size;
+			break;
+		}
+		end = t->size - start > JOB_BYTES ? ipt_next_psb(t->data, t->size, start + JOB_BYTES) : t->size;
+		job = new_job(jobs, lane, start, end);
+		if (!job)
+			return false;
+		*lane->last = job;
+		lane->last = &job->next;
+		lane->window++;
+		lane->planned = end;
+	}
+	return true;
+}
+
+static void finish_job(struct jobs *jobs, struct lane *lane)
+{
+	struct job *job = lane->first;
+	struct ptw_trace_totals *t = &lane->totals;
+
+	lane->insns += job->sink.insns;
+	t->insns = lane->insns;
+	t->branches += job->sink.branches;
+	t->errors += job->sink.errors;
+	t->overflows += job->sink.overflows;
+	t->lost += job->sink.lost;
+	if (!t->first_time)
+		t->first_time = job->sink.first_time;
+	if (job->sink.last_time > t->last_time)
+		t->last_time = job->sink.last_time;
+	jobs->bytes += job->engine.end - job->start;
+	lane->first = job->next;
+	if (!lane->first)
+		lane->last = &lane->first;
+	lane->window--;
+	free_job(job);
+}
+
+/* ---- threads ---- */
+
+/* The job that the reader will want first: the nearest to the head of its lane. */
+static struct job *choose(struct jobs *jobs, const struct tools *tools)
+{
+	struct job *best = NULL;
+	unsigned int best_distance = ~0u;
+
+	for (size_t i = 0; i < jobs->lanes; i++) {
+		unsigned int distance = 0;
+
+		for (struct job *job = jobs->lane[i].first; job; job = job->next, distance += BATCHES + 1) {
+			if (job->running || job->done || job->batches >= BATCHES ||
+			    (job->owner && job->owner != tools))
+				continue;
+			if (distance + job->batches < best_distance) {
+				best = job;
+				best_distance = distance + job->batches;
+			}
+		}
+	}
+	return best;
+}
+
+static void *work(void *context)
+{
+	struct jobs *jobs = context;
+	struct tools tools = { 0 };
+	bool fine = open_tools(&tools, jobs->code);
+
+	pthread_mutex_lock(&jobs->lock);
+	while (!jobs->stop && !jobs->failed) {
+		struct job *job = fine ? choose(jobs, &tools) : NULL;
+
+		if (!fine) {
+			jobs->failed = true;
+			break;
+		}
+		if (!job) {
+			pthread_cond_wait(&jobs->work, &jobs->lock);
+			continue;
+		}
+		job->running = true;
+		pthread_mutex_unlock(&jobs->lock);
+		fine = decode(jobs, job, &tools);
+		pthread_mutex_lock(&jobs->lock);
+		job->running = false;
+		fine = fine && publish(job);
+		pthread_cond_broadcast(&jobs->ready);
+	}
+	pthread_cond_broadcast(&jobs->ready);
+	pthread_mutex_unlock(&jobs->lock);
+	close_tools(&tools);
+	return NULL;
+}
+
+struct job_batch *jobs_next(struct jobs *jobs, size_t n)
+{
+	struct lane *lane = &jobs->lane[n];
+	struct job_batch *batch = NULL;
+
+	pthread_mutex_lock(&jobs->lock);
+	while (!jobs->failed) {
+		struct job *job = lane->first;
+
+		if (!job)
+			break;
+		if ((batch = job->first)) {
+			job->first = batch->next;
+			if (!job->first)
+				job->last = &job->first;
+			job->batches--;
+			batch->insns = lane->insns;
+			/* All of them: one may have to wait for its own job. */
+			pthread_cond_broadcast(&jobs->work);
+			break;
+		}
+		if (job->done) {
+			finish_job(jobs, lane);
+			jobs->failed |= !plan(jobs, lane);
+			pthread_cond_broadcast(&jobs->work);
+		} else if (jobs->threads) {
+			pthread_cond_wait(&jobs->ready, &jobs->lock);
+		} else {
+			jobs->failed |= !decode(jobs, job, &jobs->own) || !publish(job);
+		}
+	}
+	pthread_mutex_unlock(&jobs->lock);
+	return batch;
+}
+
+bool jobs_failed(const struct jobs *jobs)
+{
+	return jobs->failed;
+}
+
+const struct ptw_trace_totals *jobs_totals(const struct jobs *jobs, size_t lane)
+{
+	return &jobs->lane[lane].totals;
+}
+
+uint64_t jobs_bytes(struct jobs *jobs)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&jobs->lock);
+	bytes = jobs->bytes;
+	pthread_mutex_unlock(&jobs->lock);
+	return bytes;
+}
+
+/* ---- beginning and end ---- */
+
+static bool only_padding(const struct ptw_recorded_trace *t)
+{
+	for (size_t i = 0; i < t->size; i++)
+		if (t->data[i])
+			return false;
+	return true;
+}
+
+/* Without a PSB nothing can be decoded: a job that only says so. */
+static bool plan_nothing(struct jobs *jobs, struct lane *lane)
+{
+	struct job *job = new_job(jobs, lane, 0, lane->trace->size);
+	struct ptw_flow *f;
+
+	if (!job)
+		return false;
+	f = sink_put(&job->sink, PTW_FLOW_GAP, 0);
+	f->event = PTW_EVENT_OTHER;
+	f->text = "no PSB in the trace: nothing to start from";
+	f->value = lane->trace->size;
+	job->sink.errors = 1;
+	job->sink.lost = lane->trace->size;
+	job->done = true;
+	*lane->last = job;
+	lane->last = &job->next;
+	lane->window++;
+	lane->planned = lane->trace->size;
+	return !job->sink.failed && publish(job);
+}
+
+/* The times of all jobs count from the same one. */
+static void find_first_time(const struct jobs *jobs, struct lane *lane)
+{
+	const struct ptw_recorded_trace *t = lane->trace;
+	size_t psb = 0;
+	uint64_t tsc;
+
+	lane->clock.params = &jobs->rec->params;
+	while ((psb = ipt_next_psb(t->data, t->size, psb)) < t->size) {
+		if (engine_psb_tsc(t->data, t->size, psb, &tsc)) {
+			lane->clock.started = true;
+			lane->clock.first = tsc;
+			return;
+		}
+		psb += 16;
+	}
+}
+
+static bool open_lane(struct jobs *jobs, struct lane *lane, size_t trace)
+{
+	lane->trace = &jobs->rec->trace[trace];
+	lane->last = &lane->first;
+	lane->totals.bytes = lane->trace->size;
+	if (flow_labels_init(&lane->labels, &jobs->unused, jobs->rec, lane->trace))
+		return false;
+	find_first_time(jobs, lane);
+	if (ipt_next_psb(lane->trace->data, lane->trace->size, 0) < lane->trace->size)
+		return plan(jobs, lane);
+	return only_padding(lane->trace) || plan_nothing(jobs, lane);
+}
+
+struct jobs *jobs_new(const struct ptw_recording *rec, struct ptw_code *code, const size_t *trace, size_t traces,
+		      enum sink_mode mode, bool reference, unsigned int threads, struct ptw_error *err)
+{
+	struct jobs *jobs = calloc(1, sizeof(*jobs));
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (!jobs)
+		goto no_memory;
+	pthread_mutex_init(&jobs->lock, NULL);
+	pthread_cond_init(&jobs->work, NULL);
+	pthread_cond_init(&jobs->ready, NULL);
+	jobs->rec = rec;
+	jobs->code = code;
+	jobs->mode = mode;
+	jobs->reference = reference;
+	if (!threads)
+		threads = cores > 1 ? cores : 1;
+	if (threads > MAX_THREADS)
+		threads = MAX_THREADS;
+	jobs->window = threads == 1 ? 1 : traces ? 2 + 2 * threads / traces : 2;
+	jobs->lane = calloc(traces ? traces : 1, sizeof(*jobs->lane));
+	if (!jobs->lane)
+		goto no_memory;
+	for (jobs->lanes = 0; jobs->lanes < traces; jobs->lanes++)
+		if (!open_lane(jobs, &jobs->lane[jobs->lanes], trace[jobs->lanes])) {
+			jobs->lanes++;
+			goto no_memory;
+		}
+	/* One thread of its own would only wait for the reader, and the reader for it. */
+	for (; threads > 1 && jobs->threads < threads; jobs->threads++)
+		if (pthread_create(&jobs->thread[jobs->threads], NULL, work, jobs))
+			break;
+	if (!jobs->threads && !open_tools(&jobs->own, code))
+		goto no_memory;
+	return jobs;
+no_memory:
+	jobs_free(jobs);
+	ptw_error_set(err, PTW_EXIT_FAILED, "stream: out of memory");
+	return NULL;
+}
+
+void jobs_free(struct jobs *jobs)
+{
+	if (!jobs)
+		return;
+	pthread_mutex_lock(&jobs->lock);
+	jobs->stop = true;
+	pthread_cond_broadcast(&jobs->work);
+	pthread_mutex_unlock(&jobs->lock);
+	for (unsigned int i = 0; i < jobs->threads; i++)
+		pthread_join(jobs->thread[i], NULL);
+	for (size_t i = 0; i < jobs->lanes; i++) {
+		struct job *job;
+
+		while ((job = jobs->lane[i].first)) {
+			jobs->lane[i].first = job->next;
+			free_job(job);
+		}
+		flow_labels_free(&jobs->lane[i].labels);
+	}
+	free(jobs->lane);
+	close_tools(&jobs->own);
+	flow_threads_free(&jobs->unused);
+	pthread_cond_destroy(&jobs->ready);
+	pthread_cond_destroy(&jobs->work);
+	pthread_mutex_destroy(&jobs->lock);
+	free(jobs);
+}

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "flow/slow.h"
+
+#include <stdlib.h>
+
+#include "decode/ipt.h"
+
+/* Blocks behind the last packet of a stretch in which the next PSB's address has to be */
+#define TAIL_BLOCKS	8
+
+struct slow_image {
+	struct pt_image_section_cache *cache;
+	struct pt_image *image;
+	struct code_view *view;
+};
+
+struct slow {
+	struct pt_block_decoder *block;
+	size_t start, end;	/* the stretch */
+	int status;
+	bool synced, done;
+	bool packets_over;	/* only the tail is left */
+	bool tracing;
+	unsigned int tail;
+	uint64_t skip_insns;	/* told by the engine */
+	uint32_t skip_events;
+	bool have_pending;	/* the last instruction of @pending is a branch that went to the next block */
+	bool pending_skipped;
+	struct path pending;	/* a copy: paths may be gone by then */
+	bool was_loop;		/* the last path was an endless one, and no event came since */
+	bool user_soon;		/* the CPU may be on the way to user code */
+	unsigned int bits;
+	uint64_t last_ip;
+};
+
+/* ---- code ---- */
+
+/* What no section has: the code of processes, and all that changes. */
+static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, uint64_t ip, void *context)
+{
+	struct slow_image *image = context;
+	size_t n = code_read(image->view, ip, buffer, size);
+
+	return n ? (int)n : -pte_nomap;
+}
+
+struct slow_image *slow_image_new(const struct ptw_recording *rec, struct code_view *view)
+{
+	struct slow_image *image = calloc(1, sizeof(*image));
+	uint64_t limit = 64u << 20;
+
+	if (!image)
+		return NULL;
+	image->view = view;
+	image->cache = pt_iscache_alloc(NULL);
+	image->image = pt_image_alloc(NULL);
+	if (!image->cache || !image->image) {
+		slow_image_free(image);
+		return NULL;
+	}
+	pt_image_set_callback(image->image, read_code, image);
+	if (code_view_next_change(view) != CODE_ALWAYS)
+		return image;
+	/* See decode/decoder.c for the limit. */
+	for (size_t i = 0; i < rec->image.count; i++)
+		if (rec->image.section[i].size < 1u << 30)
+			limit += rec->image.section[i].size * 16;
+	pt_iscache_set_limit(image->cache, limit);
+	for (size_t i = 0; i < rec->image.count; i++) {
+		const struct ptw_image_section *section = &rec->image.section[i];
+		int isid;
+
+		if (!code_view_is_flat(view, section->vaddr))
+			continue;
+		isid = pt_iscache_add_file(image->cache, section->path, section->offset, section->size,
+					   section->vaddr);
+		if (isid > 0)
+			pt_image_add_cached(image->image, image->cache, isid, NULL);
+	}
+	return image;
+}
+
+void slow_image_free(struct slow_image *image)
+{
+	if (!image)
+		return;
+	pt_image_free(image->image);
+	pt_iscache_free(image->cache);
+	free(image);
+}
+
+/* ---- beginning and end ---- */
+
+struct slow *slow_new(struct engine *e, struct sink *s)
+{
+	struct slow *slow = calloc(1, sizeof(*slow));
+	struct pt_config config;
+
+	if (!slow)
+		return NULL;
+	slow->start = e->psb;
+	slow->end = ipt_next_psb(e->data, e->end, e->psb + 16);
+	slow->skip_insns = s->insns - e->psb_insns;
+	slow->skip_events = s->event_insns == s->insns ? s->events : 0;
+	slow->bits = e->params->bits ? e->params->bits : 64;
+	slow->user_soon = true;
+	/* Errata are those of the CPU, known since the recording was opened. */
+	ipt_config(&config, e->params, e->data, slow->end, NULL);
+	ipt_newer_flags(&config, true);
+	slow->block = pt_blk_alloc_decoder(&config);
+	if (!slow->block) {
+		free(slow);
+		return NULL;
+	}
+	s->insns = e->psb_insns;
+	return slow;
+}
+
+size_t slow_end(const struct slow *slow)
+{
+	return slow->end;
+}
+
+void slow_free(struct slow *slow)
+{
+	if (!slow)
+		return;
+	pt_blk_free_decoder(slow->block);
+	free(slow);
+}
+
+static uint64_t offset_of(const struct slow *slow)
+{
+	uint64_t offset;
+
+	return pt_blk_get_offset(slow->block, &offset) < 0 ? slow->start : offset;
+}
+
+static void put_gap(struct slow *slow, struct engine *e, struct sink *s, const char *text, uint64_t offset)
+{
+	struct ptw_flow *f = sink_put(s, PTW_FLOW_GAP, s->insns);
+	uint64_t ip = 0;
+
+	f->event = PTW_EVENT_OTHER;
+	f->bits = slow->bits;
+	f->from = slow->last_ip;
+	engine_psb_ip(e->data, e->size, slow->end, &ip);
+	f->to = ip;
+	f->text = text;
+	f->offset = offset;
+	f->value = slow->end > offset ? slow->end - offset : 0;
+	s->errors++;
+	s->lost += f->value;
+	slow->have_pending = false;
+	slow->done = true;
+}
+
+/* ---- paths ---- */
+
+static void arrive(struct slow *slow, struct sink *s, uint64_t ip)
+{
+	const struct path *path = &slow->pending;
+	bool told = slow->have_pending && !slow->pending_skipped;
+
+	slow->have_pending = false;
+	if (!told)
+		return;
+	if (path->end == PATH_COND && ip == path->next)
+		return;
+	sink_end(s, path, ip, ip ? walk_path(s->walk, ip, slow->bits) : NULL);
+}
+
+/* Instructions @from to @to - 1, as far as they were not told before */
+static void deliver(struct slow *slow, struct engine *e, struct sink *s, struct path *path, unsigned int to)
+{
+	unsigned int from = 0;
+
+	if (slow->skip_insns) {
+		from = slow->skip_insns < to ? slow->skip_insns : to;
+		slow->skip_insns -= from;
+		s->insns += from;
+	}
+	if (from < to)
+		sink_path(s, path, from, to);
+	if (to == path->count && path->end < PATH_LONG) {
+		slow->have_pending = true;
+		slow->pending = *path;
+		slow->pending_skipped = from == to;
+		slow->user_soon = path->end >= PATH_FAR_CALL;
+	}
+	if (to)
+		slow->last_ip = path_ip(path, to - 1);
+}
+
+static void switch_stack(struct engine *e, struct sink *s, const struct path *path)
+{
+	if (e->who.switch_to && path->ip == e->who.switch_to) {
+		sink_time(s);
+		engine_who_switches(&e->who, s->timed, s->time);
+	}
+}
+
+/*
+ * @count instructions from @ip. With @until they end before that address. Return: false: something is wrong
+ * with them, or, with @until, it does not come.
+ */
+static bool take_block(struct slow *slow, struct engine *e, struct sink *s, uint64_t ip, unsigned int count,
+		       const uint64_t *until)
+{
+	arrive(slow, s, ip);
+	while (count) {
+		struct path *path = walk_path(s->walk, ip, slow->bits);
+		unsigned int n;
+
+		if (!path) {
+			s->failed = true;
+			return false;
+		}
+		if (!path->count) {
+			put_gap(slow, e, s, "code that libipt knows and we don't", offset_of(slow));
+			return false;
+		}
+		switch_stack(e, s, path);
+		n = count < path->count ? count : path->count;
+		for (unsigned int i = 0; until && i < n; i++) {
+			if (path_ip(path, i) == *until) {
+				deliver(slow, e, s, path, i);
+				slow->have_pending = false;
+				slow->done = true;
+				return true;
+			}
+		}
+		if (path->end == PATH_LOOP && slow->was_loop) {
+			put_gap(slow, e, s, "endless loop in the code that asks for no packet", offset_of(slow));
+			return false;
+		}
+		deliver(slow, e, s, path, n);
+		slow->was_loop = path->end == PATH_LOOP && n == path->count;
+		count -= n;
+		ip = path->next;
+		if (count && path->end < PATH_LONG) {
+			put_gap(slow, e, s, "code that libipt reads differently", offset_of(slow));
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- events ---- */
+
+static void put_event(struct slow *slow, struct sink *s, const struct ptw_event *event)
+{
+	bool off = event->type == PTW_EVENT_DISABLED || event->type == PTW_EVENT_ASYNC_DISABLED;
+	bool async = event->type == PTW_EVENT_ASYNC_DISABLED || event->type == PTW_EVENT_ASYNC_BRANCH;
+	bool totals = s->mode == SINK_TOTALS || s->mode == SINK_IPS;
+	struct ptw_flow *f;
+
+	if (async) {
+		s->branches++;
+		if (!totals) {
+			f = sink_put(s, PTW_FLOW_INTERRUPT, s->insns);
+			f->bits = slow->bits;
+			f->from = event->from;
+			f->to = event->has_ip ? event->ip : 0;
+		}
+		if (!off)
+			return;
+	}
+	if (event->type == PTW_EVENT_ENABLED) {
+		f = sink_put(s, PTW_FLOW_BEGIN, s->insns);
+		f->to = event->ip;
+		f->value = event->value;
+	} else if (off) {
+		f = sink_put(s, PTW_FLOW_END, s->insns);
+		f->from = async ? event->from : slow->last_ip;
+	} else if (event->type == PTW_EVENT_OVERFLOW) {
+		f = sink_put(s, PTW_FLOW_GAP, s->insns);
+		f->event = PTW_EVENT_OVERFLOW;
+		f->text = "overflow: the CPU dropped packets";
+		f->to = event->has_ip ? event->ip : 0;
+		f->offset = offset_of(slow);
+		s->overflows++;
+	} else if (!totals) {
+		f = sink_put(s, event->type == PTW_EVENT_PTWRITE ? PTW_FLOW_MARKER : PTW_FLOW_EVENT, s->insns);
+		f->event = event->type;
+		f->from = event->has_ip ? event->ip : 0;
+		f->value = event->value;
+	} else {
+		return;
+	}
+	f->bits = slow->bits;
+}
+
+static void take_event(struct slow *slow, struct engine *e, struct sink *s)
+{
+	struct ptw_event event;
+	struct pt_event in;
+	bool async, skip;
+
+	slow->status = pt_blk_event(slow->block, &in, sizeof(in));
+	if (slow->status < 0) {
+		if (slow->status != -pte_eos)
+			put_gap(slow, e, s, pt_errstr(pt_errcode(slow->status)), offset_of(slow));
+		slow->done = true;
+		return;
+	}
+	ipt_event(&in, &event);
+	if (in.has_tsc) {
+		s->tsc = !s->timed || in.tsc > s->tsc || s->tsc - in.tsc > 1u << 20 ? in.tsc : s->tsc;
+		s->timed = true;
+	}
+	if (event.type == PTW_EVENT_ENABLED || event.type == PTW_EVENT_OVERFLOW)
+		slow->tracing = true;
+	else if (event.type == PTW_EVENT_DISABLED || event.type == PTW_EVENT_ASYNC_DISABLED)
+		slow->tracing = false;
+	if (event.type == PTW_EVENT_EXEC_MODE)
+		slow->bits = event.value;
+	if (event.status_update)
+		return;
+	slow->was_loop = false;
+	slow->user_soon = true;
+	async = event.type == PTW_EVENT_ASYNC_DISABLED || event.type == PTW_EVENT_ASYNC_BRANCH;
+	if (async || event.type == PTW_EVENT_DISABLED)
+		arrive(slow, s, async ? event.from : event.has_ip ? event.ip : 0);
+	else if (event.type == PTW_EVENT_ENABLED || event.type == PTW_EVENT_OVERFLOW)
+		slow->have_pending = false;
+	if (event.type == PTW_EVENT_CBR || event.type == PTW_EVENT_OTHER)
+		return;
+	skip = slow->skip_insns || slow->skip_events;
+	if (!slow->skip_insns && slow->skip_events)
+		slow->skip_events--;
+	if (skip)
+		return;
+	sink_event_count(s);
+	put_event(slow, s, &event);
+}
+
+/* ---- the stretch ---- */
+
+static void set_time(struct slow *slow, struct engine *e, struct sink *s)
+{
+	uint32_t lost_mtc, lost_cyc;
+	uint64_t tsc;
+
+	if (pt_blk_time(slow->block, &tsc, &lost_mtc, &lost_cyc) >= 0) {
+		s->tsc = !s->timed || tsc > s->tsc || s->tsc - tsc > 1u << 20 ? tsc : s->tsc;
+		s->timed = true;
+	}
+	sink_time(s);
+	if (e->next_change <= s->time && s->timed) {
+		walk_time(s->walk, s->time);
+		e->next_change = walk_next_change(s->walk);
+	}
+	if (slow->user_soon) {
+		engine_who_now(&e->who, s->walk, s->timed, s->time);
+		slow->user_soon = false;
+	}
+}
+
+static void next_block(struct slow *slow, struct engine *e, struct sink *s)
+{
+	struct pt_block in = { .ninsn = 0 };
+	const uint64_t *until = NULL;
+	uint64_t ip;
+
+	set_time(slow, e, s);
+	if (slow->packets_over) {
+		if (!slow->tracing || !engine_psb_ip(e->data, e->size, slow->end, &ip)) {
+			slow->done = true;
+			return;
+		}
+		until = &ip;
+	}
+	slow->status = pt_blk_next(slow->block, &in, sizeof(in));
+	if (in.ninsn) {
+		if (in.mode != ptem_unknown)
+			slow->bits = in.mode == ptem_64bit ? 64 : in.mode == ptem_32bit ? 32 : 16;
+		take_block(slow, e, s, in.ip, in.ninsn, until);
+	} else if (until && in.ip == ip) {
+		slow->done = true;
+	}
+	if (slow->done)
+		return;
+	if (slow->status >= 0) {
+		if (until && ++slow->tail == TAIL_BLOCKS)
+			put_gap(slow, e, s, "the flow does not lead to where the next PSB is", slow->end);
+		return;
+	}
+	if (slow->status == -pte_eos || (until && slow->status == -pte_nomap)) {
+		if (until)
+			put_gap(slow, e, s, "the flow does not lead to where the next PSB is", slow->end);
+		slow->packets_over = true;
+		slow->done |= slow->end == e->size;
+		return;
+	}
+	slow->last_ip = in.ninsn ? in.end_ip : in.ip ? in.ip : slow->last_ip;
+	put_gap(slow, e, s, pt_errstr(pt_errcode(slow->status)), offset_of(slow));
+}
+
+enum engine_status slow_run(struct slow *slow, struct engine *e, struct sink *s, struct slow_image *image,
+			    size_t room)
+{
+	uint64_t ip;
+
+	sink_time(s);
+	walk_time(s->walk, s->timed ? s->time : 0);
+	e->next_change = walk_next_change(s->walk);
+	slow->user_soon = true;
+	pt_blk_set_image(slow->block, image->image);
+	if (!slow->synced) {
+		slow->synced = true;
+		slow->tracing = engine_psb_ip(e->data, e->size, slow->start, &ip);
+		if (slow->tracing && e->begins) {
+			struct ptw_flow *f = sink_put(s, PTW_FLOW_BEGIN, s->insns);
+
+			f->bits = slow->bits;
+			f->to = ip;
+		}
+		e->begins = false;
+		slow->status = pt_blk_sync_set(slow->block, slow->start);
+		if (slow->status < 0 && slow->status != -pte_eos)
+			put_gap(slow, e, s, pt_errstr(pt_errcode(slow->status)), slow->start);
+		slow->done |= slow->status < 0;
+	}
+	while (!slow->done && !s->failed) {
+		if (s->count >= room || s->text_used >= room * sizeof(struct ptw_flow))
+			return ENGINE_MORE;
+		if (slow->status & pts_event_pending)
+			take_event(slow, e, s);
+		else if (slow->status & pts_eos && !slow->packets_over) {
+			slow->packets_over = true;
+			slow->done = slow->end == e->size;
+		} else
+			next_block(slow, e, s);
+	}
+	return ENGINE_END;
+}

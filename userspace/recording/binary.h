@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finding the file that was mapped, by its build id, where it is kept. */
+#ifndef PTWATCH_RECORDING_BINARY_H
+#define PTWATCH_RECORDING_BINARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+/**
+ * ptw_binary_find() - a readable file with the code of what was mapped as @name
+ * @id: its build id; NULL: not known
+ * @recorded: without a build id, only a file that is not younger is taken for the same
+ *
+ * Looked for at @name itself, then in perf's cache (~/.debug, where the vDSO is, too) and debuginfod's
+ * ($DEBUGINFOD_CACHE_PATH, $XDG_CACHE_HOME/debuginfod_client).
+ *
+ * Return: the path, to be freed; NULL: there is none.
+ */
+char *ptw_binary_find(const char *name, const uint8_t *id, size_t id_size, time_t recorded);
+
+/** ptw_binary_has_id() - whether the ELF file has that build id; a zero-padded one will do */
+bool ptw_binary_has_id(const char *path, const uint8_t *id, size_t id_size);
+
+#endif /* PTWATCH_RECORDING_BINARY_H */
