@@ -27,7 +27,13 @@ struct capture {
 	struct ptw_device device;
 	struct ptw_sideband *sideband;
 	struct ptw_recording_writer *writer;
+	int epoll;
 	struct ptw_pt_params params;
+	struct capture_cpu *cpu;	/* one for each of device.trace; private */
+	bool own_switches;	/* the module remembers switches, so perf need not */
+	uint64_t flushed;	/* CLOCK_MONOTONIC, ns: when the heads of a stream were last published */
+	uint64_t switches_lost;
+	uint64_t gaps;		/* in streams */
 	uint64_t bytes;		/* of trace, written */
 	uint64_t lost;		/* of trace, that the CPUs wrote and nobody read */
 	bool damaged;		/* a CPU ended its trace by itself */
@@ -45,7 +51,11 @@ int capture_prepare(struct capture *capture, const struct capture_request *reque
 
 int capture_start(struct capture *capture, struct ptw_error *err);
 
-/** capture_fd() - readable (poll) when capture_round() is due; it is due every second, too */
+/**
+ * capture_fd() - an epoll file that is readable when capture_round() is due
+ *
+ * It is due every quarter of a second, too.
+ */
 int capture_fd(const struct capture *capture);
 
 /** capture_round() - write out what has come in; a full disk is no failure but sets @full */

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -84,6 +85,8 @@ static void __attribute__((noreturn)) become_command(const struct cli_command *c
 	signal(SIGPIPE, command->old_pipe);
 	signal(SIGXFSZ, command->old_xfsz);
 	sigprocmask(SIG_SETMASK, &command->old, NULL);
+	if (command->stop_at_exec)
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 	execvp(command->argv[0], command->argv);
 	error = errno;
 	got = write(failed, &error, sizeof(error));
@@ -119,9 +122,16 @@ int cli_command_prepare(struct cli_command *command, struct ptw_error *err)
 
 int cli_command_go(struct cli_command *command, struct ptw_error *err)
 {
-	int error = 0;
-	ssize_t got = write(command->go, "", 1);
+	int error = 0, status;
+	ssize_t got;
 
+	if (command->stopped) {
+		command->stopped = false;
+		if (!ptrace(PTRACE_DETACH, command->pid, NULL, NULL))
+			return 0;
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s ended before it could run: %s", command->argv[0], strerror(errno));
+	}
+	got = write(command->go, "", 1);
 	close(command->go);
 	command->go = -1;
 	/* The pipe closes by itself when the command runs. */
@@ -129,6 +139,14 @@ int cli_command_go(struct cli_command *command, struct ptw_error *err)
 		got = read(command->failed, &error, sizeof(error));
 	close(command->failed);
 	command->failed = -1;
+	if (got != sizeof(error) && command->stop_at_exec) {
+		if (waitpid(command->pid, &status, 0) == command->pid && WIFSTOPPED(status)) {
+			command->stopped = true;
+			return 0;
+		}
+		command->pid = 0;
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s ended before it could run", command->argv[0]);
+	}
 	if (got != sizeof(error))
 		return 0;
 	waitpid(command->pid, NULL, 0);
@@ -155,6 +173,10 @@ void cli_command_end(struct cli_command *command, bool end)
 	if (command->failed >= 0)
 		close(command->failed);
 	command->go = command->failed = -1;
+	/* It has not run yet, and nobody wants it any more. */
+	if (command->stopped)
+		kill(command->pid, SIGKILL);
+	command->stopped = false;
 	while (command->pid) {
 		int wait = -1;
 

@@ -17,6 +17,8 @@ struct cli_command {
 	char **argv;		/* NULL: none */
 	pid_t pid;		/* 0: none, or it ended */
 	bool ended;
+	bool stop_at_exec;	/* hold it at its first instruction rather than before it executes */
+	bool stopped;		/* it is */
 	int go;			/* pipe that holds it back; -1: none */
 	int failed;		/* pipe on which it tells why it can't run */
 	int signals;		/* signalfd; -1: none */
@@ -41,7 +43,11 @@ void cli_signals_read(struct cli_command *command);
 /** cli_command_prepare() - start command->argv, held back before it executes anything of its own */
 int cli_command_prepare(struct cli_command *command, struct ptw_error *err);
 
-/** cli_command_go() - let it go; fails when it can't be executed */
+/**
+ * cli_command_go() - let it go; fails when it can't be executed
+ *
+ * With stop_at_exec in two steps: the first call returns when the program is in memory and has not run yet.
+ */
 int cli_command_go(struct cli_command *command, struct ptw_error *err);
 
 /** cli_command_end() - wait for the end; @end: by SIGTERM, and SIGKILL when that is not heeded for two seconds */

@@ -15,6 +15,7 @@ static const struct ptw_verb *const verbs[] = {
 	&verb_info,
 	&verb_watch,
 	&verb_record,
+	&verb_snapshot,
 	&verb_calls,
 	&verb_insns,
 	&verb_packets,

@@ -12,7 +12,7 @@ struct ptw_verb {
 	int (*run)(int argc, char **argv);
 };
 
-extern const struct ptw_verb verb_info, verb_watch, verb_record, verb_packets, verb_insns, verb_calls;
+extern const struct ptw_verb verb_info, verb_watch, verb_record, verb_snapshot, verb_packets, verb_insns, verb_calls;
 extern const struct ptw_verb verb_latency, verb_markers, verb_stat;
 
 /** cli_error() - print "ptwatch VERB: <error>" on stderr; returns @err->status so that a verb can return it */

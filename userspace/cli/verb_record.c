@@ -1,57 +1,77 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* ptwatch record: trace until something ends it, and keep all of it. */
+/*
+ * ptwatch record: trace until something ends it, and keep all of it, or what a ring holds then. ptwatch snapshot: the
+ * latter, of the whole system unless told otherwise.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/capture.h"
+#include "cli/capture_options.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "common/number.h"
 #include "control/device.h"
 
-#define VERB "record"
-#define DEFAULT_BUFFER (4ULL << 20)
+#define DEFAULT_RING (4ULL << 20)
+#define DEFAULT_STREAM (16ULL << 20)
 #define DEFAULT_OUTPUT "ptwatch.data"
 #define NS_PER_SEC UINT64_C(1000000000)
 /* How often the rings are looked at when none of them asks for it. */
 #define ROUND_NS (NS_PER_SEC / 4)
 
 struct record_options {
+	const char *verb;
+	bool snapshot;			/* the verb */
 	const char *output;
-	uint64_t buffer;
-	const char *buffer_text;	/* as typed; NULL: the default */
-	uint64_t where;			/* PTWATCH_RTIT_CTL_OS, PTWATCH_RTIT_CTL_USER */
-	uint8_t *cpus;			/* NULL: all online */
-	size_t cpus_size;
-	bool all;
+	bool ring;
+	uint64_t buffer;		/* 0: the default */
+	const char *buffer_text;	/* as typed */
 	uint64_t time;			/* ns; 0: no end */
 	char **command;			/* NULL: none */
+	struct capture_options trace;
 };
 
-static void print_help(void)
+static void print_record_help(void)
 {
 	fputs("Record what was executed, with Intel PT: every branch, with times, until something ends it.\n\n"
-	      "Usage: ptwatch record [OPTION]… [-a | -C CPUS | -- COMMAND [ARGUMENT]…]\n\n"
-	      "  -o, --output DIR    write the recording there (default " DEFAULT_OUTPUT ")\n"
-	      "  -a, --all           every CPU\n"
-	      "  -C, --cpu CPUS      these CPUs only, e.g. 0-3,8\n"
-	      "  -u, --user          user code only; -k -u both (default)\n"
-	      "  -k, --kernel        the kernel only\n"
-	      "      --ring SIZE     keep the newest SIZE bytes of each CPU, and write them at the end\n"
+	      "Usage: ptwatch record [OPTION]… [-a | -C CPUS | -p PID | --cgroup DIR | -- COMMAND [ARGUMENT]…]\n\n"
+	      "  -o, --output DIR    write the recording there (default " DEFAULT_OUTPUT ")\n", stdout);
+	fputs(capture_options_help, stdout);
+	fputs("      --ring SIZE     keep the newest SIZE bytes of each CPU, and write them at the end\n"
+	      "  -m, --buffer SIZE   without --ring: what waits for the disk, for each CPU (default 16M)\n"
 	      "      --for TIME      end after TIME: 10 or 10s, 500ms, 2m\n"
 	      "  -h, --help          this text\n\n"
-	      "Ends with COMMAND, after --for, or by Ctrl-C, whichever comes first. COMMAND is a program and its arguments, no\n"
-	      "shell line: write sh -c 'a; b' for one. Exit status 0: recorded; 1: failed; 3: recorded, with losses. The status\n"
-	      "of COMMAND is told when it is not 0.\n\n"
+	      "COMMAND alone is traced with all its threads; with -a or -C, what runs there until it ends. It is a program and\n"
+	      "its arguments, no shell line: write sh -c 'a; b' for one. Ends with COMMAND or PID, after --for, or by Ctrl-C,\n"
+	      "whichever comes first; a COMMAND that still runs is then ended. Exit status 0: recorded; 1: failed, or the disk\n"
+	      "was full (what was recorded until then is kept); 3: recorded, with losses. That of COMMAND is told when it is\n"
+	      "not 0.\n\n"
 	      "  ptwatch record -a --for 1s\n"
-	      "  ptwatch record -o rec -- ls -l\n"
+	      "  ptwatch record -o rec --start-at recv_request --stop-at send_response -- ./server\n"
 	      "  perf script -i rec --itrace=i0ns\n", stdout);
+}
+
+static void print_snapshot_help(void)
+{
+	fputs("Trace into a ring in memory, and write what is in it when told to: by Ctrl-C, by SIGUSR2, or after a time.\n\n"
+	      "Usage: ptwatch snapshot [OPTION]… [-a | -C CPUS | -p PID | --cgroup DIR | -- COMMAND [ARGUMENT]…]\n\n"
+	      "  -o, --output DIR    write the recording there (default " DEFAULT_OUTPUT ")\n"
+	      "      --ring SIZE     the newest bytes of each CPU that are kept (default 4M)\n", stdout);
+	fputs(capture_options_help, stdout);
+	fputs("      --for TIME      write it after TIME: 10 or 10s, 500ms, 2m\n"
+	      "  -h, --help          this text\n\n"
+	      "Without any target: everything, on every CPU (-a). The same as `ptwatch record --ring SIZE`. Exit status 0:\n"
+	      "written; 1: failed; 3: written, with losses.\n\n"
+	      "  ptwatch snapshot -o now --for 1s              what every CPU has just done\n"
+	      "  ptwatch snapshot -o hang & …; kill -USR2 %1   keep the past of a moment that something else decides\n", stdout);
 }
 
 /* ---- the command line ---- */
@@ -60,11 +80,9 @@ enum { OPT_RING = 256, OPT_FOR };
 
 static const struct option options[] = {
 	{ "output", required_argument, NULL, 'o' },
-	{ "all", no_argument, NULL, 'a' },
-	{ "cpu", required_argument, NULL, 'C' },
-	{ "user", no_argument, NULL, 'u' },
-	{ "kernel", no_argument, NULL, 'k' },
+	TRACE_OPTIONS,
 	{ "ring", required_argument, NULL, OPT_RING },
+	{ "buffer", required_argument, NULL, 'm' },
 	{ "for", required_argument, NULL, OPT_FOR },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -73,41 +91,36 @@ static const struct option options[] = {
 /* Return: -1 to go on, else the exit status. */
 static int parse_option(struct record_options *opt, int option, char **argv)
 {
+	int status;
+
 	switch (option) {
 	case 'o':
 		if (!*optarg)
-			return cli_usage(VERB, "-o needs the name of a directory");
+			return cli_usage(opt->verb, "-o needs the name of a directory");
 		opt->output = optarg;
 		break;
-	case 'a':
-		opt->all = true;
-		break;
-	case 'C':
-		free(opt->cpus);
-		opt->cpus = NULL;
-		if (ptw_parse_cpus(optarg, &opt->cpus, &opt->cpus_size) < 0)
-			return cli_usage(VERB, "--cpu %s is not a list of CPUs such as 0-3,8", optarg);
-		break;
-	case 'u':
-		opt->where |= PTWATCH_RTIT_CTL_USER;
-		break;
-	case 'k':
-		opt->where |= PTWATCH_RTIT_CTL_OS;
-		break;
 	case OPT_RING:
+		opt->ring = true;
+		/* fall through */
+	case 'm':
 		if (ptw_parse_size(optarg, &opt->buffer) || !opt->buffer)
-			return cli_usage(VERB, "--ring %s is not a size such as 65536, 512k or 4M", optarg);
+			return cli_usage(opt->verb, "--%s %s is not a size such as 65536, 512k or 4M",
+					 option == 'm' ? "buffer" : "ring", optarg);
 		opt->buffer_text = optarg;
 		break;
 	case OPT_FOR:
 		if (ptw_parse_duration(optarg, &opt->time) || !opt->time)
-			return cli_usage(VERB, "--for %s is not a time such as 10, 1.5s, 500ms or 2m", optarg);
+			return cli_usage(opt->verb, "--for %s is not a time such as 10, 1.5s, 500ms or 2m", optarg);
 		break;
 	case 'h':
-		print_help();
-		return cli_flush(VERB);
+		if (opt->snapshot)
+			print_snapshot_help();
+		else
+			print_record_help();
+		return cli_flush(opt->verb);
 	default:
-		return cli_bad_option(VERB, option, argv, options);
+		status = capture_option(&opt->trace, opt->verb, option);
+		return status == -2 ? cli_bad_option(opt->verb, option, argv, options) : status;
 	}
 	return -1;
 }
@@ -117,31 +130,32 @@ static int parse_command_line(struct record_options *opt, int argc, char **argv)
 {
 	int option, status, end;
 
-	*opt = (struct record_options){ .buffer = DEFAULT_BUFFER, .output = DEFAULT_OUTPUT };
 	/* getopt() mixes what stands before and behind "--", so the command is cut off first. */
 	for (end = 1; end < argc; end++)
 		if (!strcmp(argv[end], "--"))
 			break;
 	if (end < argc) {
 		if (end + 1 == argc)
-			return cli_usage(VERB, "no COMMAND after --");
+			return cli_usage(opt->verb, "no COMMAND after --");
 		opt->command = &argv[end + 1];
 		argv[end] = NULL;
 	}
 	opterr = 0;
-	while ((option = getopt_long(end, argv, ":o:aC:ukh", options, NULL)) != -1) {
+	while ((option = getopt_long(end, argv, ":o:m:h" TRACE_SHORT_OPTIONS, options, NULL)) != -1) {
 		status = parse_option(opt, option, argv);
 		if (status >= 0)
 			return status;
 	}
 	if (optind < end)
-		return cli_usage(VERB, "unexpected argument '%s'; a command to run stands behind --", argv[optind]);
-	if (opt->all && opt->cpus)
-		return cli_usage(VERB, "-a is every CPU and -C some of them: take one");
-	if (!opt->all && !opt->cpus && !opt->command)
-		return cli_usage(VERB, "nothing to record: say -a for every CPU, -C CPUS, or a command behind --");
-	if (!opt->where)
-		opt->where = PTWATCH_RTIT_CTL_OS | PTWATCH_RTIT_CTL_USER;
+		return cli_usage(opt->verb, "unexpected argument '%s'; a command to run stands behind --", argv[optind]);
+	status = capture_options_check(&opt->trace, opt->verb, opt->command);
+	if (status >= 0)
+		return status;
+	if (opt->trace.all || opt->trace.cpus || opt->trace.pid || opt->trace.cgroup || opt->command)
+		return -1;
+	if (!opt->snapshot)
+		return cli_usage(opt->verb, "nothing to record: say -a for everything, -C CPUS, -p PID, or a command behind --");
+	opt->trace.all = true;
 	return -1;
 }
 
@@ -155,45 +169,82 @@ static uint64_t now(void)
 	return time.tv_sec * NS_PER_SEC + time.tv_nsec;
 }
 
-static int prepare(struct capture *capture, const struct record_options *opt, struct capture_request *request,
-		   struct ptw_error *err)
+/* A command is the target itself, unless what runs on some CPUs is. */
+static bool traces_command(const struct record_options *opt)
 {
-	const struct ptwatch_info *info = &capture->device.info;
-	uint64_t page = sysconf(_SC_PAGESIZE);
+	return opt->command && !opt->trace.all && !opt->trace.cpus && !opt->trace.pid && !opt->trace.cgroup;
+}
+
+static int choose_buffer(const struct record_options *opt, const struct ptwatch_info *info,
+			 struct ptw_trace_request *trace, struct ptw_error *err)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE), size = opt->buffer;
 	char text[32];
 
-	*request = (struct capture_request){
-		.verb = VERB,
-		.output = opt->output,
-		.trace = {
-			.rtit_ctl = ptw_trace_default_rtit_ctl(info, opt->where),
-			.buffer_size = (opt->buffer + page - 1) / page * page,
-			.cpus = opt->cpus,
-			.cpus_size = opt->cpus_size,
-		},
-	};
-	if (info->max_buffer_size && request->trace.buffer_size > info->max_buffer_size) {
-		if (opt->buffer_text)
-			return ptw_error_set(err, PTW_EXIT_FAILED, "--ring %s is larger than this machine gives; take at most %s",
-					     opt->buffer_text, ptw_bytes(info->max_buffer_size, text, sizeof(text)));
-		request->trace.buffer_size = info->max_buffer_size;
+	trace->mode = opt->ring || !info->modes ? PTWATCH_MODE_RING : PTWATCH_MODE_STREAM;
+	if (!size)
+		size = trace->mode == PTWATCH_MODE_RING ? DEFAULT_RING : DEFAULT_STREAM;
+	trace->buffer_size = (size + page - 1) / page * page;
+	if (!info->max_buffer_size || trace->buffer_size <= info->max_buffer_size)
+		return 0;
+	if (opt->buffer_text)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "--%s %s is larger than this machine gives; take at most %s",
+				     opt->ring ? "ring" : "buffer", opt->buffer_text,
+				     ptw_bytes(info->max_buffer_size, text, sizeof(text)));
+	trace->buffer_size = info->max_buffer_size;
+	return 0;
+}
+
+static int prepare(struct capture *capture, struct cli_command *command, const struct record_options *opt,
+		   struct capture_request *request, struct ptw_error *err)
+{
+	struct trace_places places = { NULL };
+	char exe[64], program[4096];
+	pid_t pid = opt->trace.pid;
+	ssize_t length;
+	int ret = -1;
+
+	*request = (struct capture_request){ .verb = opt->verb, .output = opt->output };
+	if (opt->command) {
+		/* Its code must be there to be found in, and be what is traced. */
+		command->stop_at_exec = traces_command(opt) || capture_options_need_process(&opt->trace);
+		if (cli_command_prepare(command, err) || (command->stop_at_exec && cli_command_go(command, err)))
+			return -1;
+		if (!pid)
+			pid = command->pid;
 	}
-	return capture_prepare(capture, request, err);
+	if (pid && capture_options_need_process(&opt->trace)) {
+		places.process = ptw_process_open(pid, err);
+		if (!places.process)
+			return -1;
+		snprintf(exe, sizeof(exe), "/proc/%d/exe", pid);
+		length = readlink(exe, program, sizeof(program) - 1);
+		program[length < 0 ? 0 : length] = '\0';
+		places.program = program;
+	}
+	if (!capture_options_request(&opt->trace, &capture->device.info, &places, traces_command(opt) ? pid : 0,
+				     &request->trace, err) &&
+	    !choose_buffer(opt, &capture->device.info, &request->trace, err) &&
+	    !capture_prepare(capture, request, err))
+		ret = 0;
+	trace_places_free(&places);
+	return ret;
 }
 
 static void show_progress(const struct capture *capture, uint64_t elapsed)
 {
+	const char *verb = capture->request->verb;
 	char bytes[32];
 
 	ptw_bytes(ptw_recording_size(capture->writer), bytes, sizeof(bytes));
 	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\rptwatch record: %" PRIu64 " s, %s written; Ctrl-C ends   ", elapsed / NS_PER_SEC, bytes);
+		fprintf(stderr, "\rptwatch %s: %" PRIu64 " s, %s written; Ctrl-C ends   ", verb, elapsed / NS_PER_SEC, bytes);
 	else
-		cli_progress(VERB, "%" PRIu64 " s, %s written", elapsed / NS_PER_SEC, bytes);
+		cli_progress(verb, "%" PRIu64 " s, %s written", elapsed / NS_PER_SEC, bytes);
 }
 
 static int wait_for_end(struct capture *capture, struct cli_command *command, const struct record_options *opt,
-			struct ptw_error *err)
+			int target, struct ptw_error *err)
 {
 	uint64_t start = now(), deadline = opt->time ? start + opt->time : 0, time = start, wait, shown = start;
 	/* On a terminal the line is written over; elsewhere lines become rarer. */
@@ -202,9 +253,10 @@ static int wait_for_end(struct capture *capture, struct cli_command *command, co
 	struct pollfd fds[] = {
 		{ .fd = capture_fd(capture), .events = POLLIN },
 		{ .fd = command->signals, .events = POLLIN },
+		{ .fd = target, .events = POLLIN },	/* a process that has ended; -1: none */
 	};
 
-	while (!command->signal && !command->ended && !capture->full) {
+	while (!command->signal && !command->dumps && !command->ended && !capture->full && !fds[2].revents) {
 		wait = ROUND_NS;
 		if (deadline) {
 			if (time >= deadline)
@@ -213,7 +265,7 @@ static int wait_for_end(struct capture *capture, struct cli_command *command, co
 				wait = deadline - time;
 		}
 		/* Rounded up, so that the last round does not spin. */
-		if (poll(fds, 2, wait / 1000000 + 1) < 0 && errno != EINTR)
+		if (poll(fds, 3, wait / 1000000 + 1) < 0 && errno != EINTR)
 			return ptw_error_set(err, PTW_EXIT_FAILED, "cannot wait: %s", strerror(errno));
 		cli_signals_read(command);
 		if (capture_round(capture, err))
@@ -235,56 +287,69 @@ static int wait_for_end(struct capture *capture, struct cli_command *command, co
 static int record(struct capture *capture, struct cli_command *command, const struct record_options *opt,
 		  struct ptw_error *err)
 {
-	if (opt->command && cli_command_prepare(command, err))
-		return -1;
+	int target = -1, ret = -1;
+
+	if (opt->trace.pid) {
+		target = syscall(SYS_pidfd_open, opt->trace.pid, 0);
+		if (target < 0)
+			return ptw_error_set(err, PTW_EXIT_FAILED, "process %d: %s", opt->trace.pid,
+					     errno == ESRCH ? "it has ended" : strerror(errno));
+	}
 	if (capture_start(capture, err))
-		return -1;
-	if (opt->command ? cli_command_go(command, err) :
-			   !fprintf(stderr, "recording to %s; Ctrl-C ends it\n", opt->output))
-		return -1;
-	if (wait_for_end(capture, command, opt, err) || capture_stop(capture, err) || capture_finish(capture, err))
-		return -1;
-	return 0;
+		goto out;
+	if (opt->command) {
+		if (cli_command_go(command, err))
+			goto out;
+	} else {
+		fprintf(stderr, "%s; Ctrl-C %s\n", opt->snapshot ? "tracing into a ring" : "recording",
+			opt->ring ? "or SIGUSR2 writes it" : "ends it");
+	}
+	if (!wait_for_end(capture, command, opt, target, err) && !capture_stop(capture, err) &&
+	    !capture_finish(capture, err))
+		ret = 0;
+out:
+	if (target >= 0)
+		close(target);
+	return ret;
 }
 
 static void conclude(const struct capture *capture, const struct record_options *opt)
 {
 	char number[32];
 
-	cli_progress(VERB, "%s bytes of trace of %zu CPU%s in %s", ptw_commas(capture->bytes, number, sizeof(number)),
+	cli_progress(opt->verb, "%s bytes of trace of %zu CPU%s in %s", ptw_commas(capture->bytes, number, sizeof(number)),
 		     capture->device.trace_count, capture->device.trace_count == 1 ? "" : "s", opt->output);
 }
 
-static int run(int argc, char **argv)
+static int run_verb(struct record_options *opt, int argc, char **argv)
 {
-	struct record_options opt;
 	struct capture_request request;
-	struct capture capture = { .device.fd = -1 };
-	struct cli_command command = CLI_COMMAND_INIT(VERB);
+	struct capture capture = { .device.fd = -1, .epoll = -1 };
+	struct cli_command command = CLI_COMMAND_INIT(opt->verb);
 	struct ptw_error err;
 	bool lossy = false;
-	int status = parse_command_line(&opt, argc, argv), ret;
+	int status = parse_command_line(opt, argc, argv), ret;
 
 	if (status >= 0)
 		goto out;
-	command.argv = opt.command;
+	command.argv = opt->command;
 	ret = ptw_device_open(&capture.device, &err);
 	if (!ret)
 		ret = cli_signals_block(&command, &err);
 	if (!ret)
-		ret = prepare(&capture, &opt, &request, &err);
+		ret = prepare(&capture, &command, opt, &request, &err);
 	if (!ret)
-		ret = record(&capture, &command, &opt, &err);
+		ret = record(&capture, &command, opt, &err);
 	if (!ret) {
-		conclude(&capture, &opt);
+		conclude(&capture, opt);
 		lossy = capture_report(&capture);
 	}
 	if (!ret && capture.full) {
 		ptw_error_set(&err, PTW_EXIT_FAILED, "%.800s; what was recorded until then is kept in %.160s",
-			      capture.full_error.text, opt.output);
+			      capture.full_error.text, opt->output);
 		ret = -1;
 	}
-	status = ret ? cli_error(VERB, &err) : cli_flush(VERB);
+	status = ret ? cli_error(opt->verb, &err) : cli_flush(opt->verb);
 	if (status == PTW_EXIT_OK && lossy)
 		status = PTW_EXIT_GAPS;
 	capture_close(&capture);
@@ -293,12 +358,34 @@ static int run(int argc, char **argv)
 	if (command.signals >= 0)
 		close(command.signals);
 out:
-	free(opt.cpus);
+	capture_options_free(&opt->trace);
 	return status;
 }
 
+static int run_record(int argc, char **argv)
+{
+	struct record_options opt = { .verb = "record", .output = DEFAULT_OUTPUT, .trace = TRACE_OPTIONS_INIT };
+
+	return run_verb(&opt, argc, argv);
+}
+
+static int run_snapshot(int argc, char **argv)
+{
+	struct record_options opt = {
+		.verb = "snapshot", .output = DEFAULT_OUTPUT, .snapshot = true, .ring = true, .trace = TRACE_OPTIONS_INIT,
+	};
+
+	return run_verb(&opt, argc, argv);
+}
+
 const struct ptw_verb verb_record = {
-	.name = VERB,
-	.summary = "record what was executed, by all, on some CPUs, or by a command",
-	.run = run,
+	.name = "record",
+	.summary = "record what was executed: everything, some CPUs, a process or a command",
+	.run = run_record,
+};
+
+const struct ptw_verb verb_snapshot = {
+	.name = "snapshot",
+	.summary = "trace into a ring, and keep what is in it at a moment you choose",
+	.run = run_snapshot,
 };

@@ -61,6 +61,8 @@ static void unmap(struct ptw_device *device)
 			munmap((void *)device->trace[i].control, page);
 		if (device->trace[i].data)
 			munmap((void *)device->trace[i].data, device->buffer_size);
+		if (device->trace[i].switches)
+			munmap((void *)device->trace[i].switches, device->trace[i].switches_size);
 	}
 	free(device->trace);
 	device->trace = NULL;
@@ -107,12 +109,28 @@ static int trace_denied(const struct ptw_device *device, uint64_t rtit_ctl, stru
 	return ptw_error_set(err, PTW_EXIT_FAILED, "tracing the kernel " NEEDS_ROOT);
 }
 
-static int trace_busy(struct ptw_error *err)
+static int trace_busy(const struct ptwatch_trace *setup, struct ptw_error *err)
 {
 	char perf[256], ours[256];
 	int perfs = ptw_holders_text(PTW_HOLDER_PERF, perf, sizeof(perf));
 	int sessions = ptw_holders_text(PTW_HOLDER_PTWATCH, ours, sizeof(ours));
 
+	switch (setup->reason) {
+	case PTWATCH_REASON_SESSION:
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "Intel PT of CPU %u is in use by another ptwatch session: %.16s (pid %d); end it and try again",
+				     setup->reason_cpu, setup->holder_comm, setup->holder_pid);
+	case PTWATCH_REASON_ENABLED:
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "Intel PT of CPU %u is switched on by someone who is neither perf nor ptwatch; firmware or a hypervisor may hold it",
+				     setup->reason_cpu);
+	case PTWATCH_REASON_VMX:
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "this CPU cannot trace while VMX is on; stop virtual machines and `modprobe -r kvm_intel`");
+	case PTWATCH_REASON_PERF:
+		sessions = 0;
+		break;
+	}
 	if (sessions && !perfs)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "Intel PT is in use by another ptwatch session: %s; end it and try again",
 				     ours);
@@ -124,8 +142,10 @@ static int trace_busy(struct ptw_error *err)
 			     "Intel PT is in use, but no process with a perf event is to be seen; firmware, a hypervisor, BTS/LBR or another container may hold it: `ptwatch info` shows more");
 }
 
-static int trace_unsupported(const struct ptw_device *device, struct ptw_error *err)
+static int trace_unsupported(const struct ptw_device *device, const struct ptwatch_trace *setup, struct ptw_error *err)
 {
+	char names[256];
+
 	if (!(device->info.flags & PTWATCH_INFO_PT))
 		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
 				     "%s, so there is no trace to freeze; watch without --freeze works here, `make demo` shows the rest",
@@ -133,6 +153,26 @@ static int trace_unsupported(const struct ptw_device *device, struct ptw_error *
 	if (device->info.flags & PTWATCH_INFO_VMX_CONFLICT)
 		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
 				     "this CPU cannot trace while VMX is on; stop virtual machines and `modprobe -r kvm_intel`");
+	switch (setup->reason) {
+	case PTWATCH_REASON_RTIT_CTL:
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "Intel PT of this CPU lacks what was asked for: %s; `ptwatch info` lists what it has",
+				     ptw_rtit_names(setup->unsupported, names, sizeof(names)));
+	case PTWATCH_REASON_RANGES:
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "this CPU has %u address ranges, and %u were asked for; name fewer or larger ones",
+				     device->info.address_ranges, setup->nr_ranges);
+	case PTWATCH_REASON_MODE:
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "Intel PT of this CPU has ToPA tables of one region only: it records into a ring of one region, e.g. --ring 4M");
+	case PTWATCH_REASON_NO_PMI:
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "this CPU cannot interrupt when a buffer is full (no architectural PMU, as in some virtual machines); record into a ring: --ring 16M");
+	case PTWATCH_REASON_CPU_DIFFERS:
+		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
+				     "CPU %u lacks what the other CPUs have; leave it out (-C), or ask for less: `ptwatch info`",
+				     setup->reason_cpu);
+	}
 	if (!(device->info.flags & PTWATCH_INFO_TRACEABLE))
 		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
 				     "Intel PT of this CPU lacks ToPA tables with many regions; watch without --freeze works here");
@@ -140,24 +180,30 @@ static int trace_unsupported(const struct ptw_device *device, struct ptw_error *
 			     "Intel PT of this CPU lacks what was asked for; `ptwatch info` shows what it has");
 }
 
-static int setup_failed(const struct ptw_device *device, const struct ptw_trace_request *request, int error,
+static int setup_failed(const struct ptw_device *device, const struct ptwatch_trace *setup, int error,
 			unsigned int cpus, struct ptw_error *err)
 {
 	char each[32], most[32];
 
-	ptw_bytes(request->buffer_size, each, sizeof(each));
+	ptw_bytes(setup->buffer_size, each, sizeof(each));
 	switch (error) {
 	case EBUSY:
 		if (device->info.flags & PTWATCH_INFO_VMX_CONFLICT)
-			return trace_unsupported(device, err);
-		return trace_busy(err);
+			return trace_unsupported(device, setup, err);
+		return trace_busy(setup, err);
 	case EOPNOTSUPP:
-		return trace_unsupported(device, err);
+		return trace_unsupported(device, setup, err);
 	case EPERM:
-		return trace_denied(device, request->rtit_ctl, err);
+		return trace_denied(device, setup->rtit_ctl, err);
+	case ESRCH:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "there is no process %d to trace, or it has no user code (a kernel thread)",
+				     setup->target);
+	case EBADF:
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "that is no cgroup; it takes the directory of one, of version 2, e.g. /sys/fs/cgroup/system.slice");
 	case ENOMEM:
-		return ptw_error_set(err, PTW_EXIT_FAILED, "no memory for %s on each of %u CPUs; take a smaller --buffer",
-				     each, cpus);
+		return ptw_error_set(err, PTW_EXIT_FAILED, "no memory for %s on each of %u CPUs; take a smaller buffer", each,
+				     cpus);
 	case EINVAL:
 		return ptw_error_set(err, PTW_EXIT_FAILED,
 				     "the module refuses a buffer of %s on these CPUs; it takes at most %s, and CPUs that stay online meanwhile",
@@ -187,7 +233,28 @@ static int check_online(const struct ptw_trace_request *request, struct ptw_erro
 	return ptw_error_set(err, PTW_EXIT_FAILED, "CPU %zu is not online; online: %s", offline, list);
 }
 
-static int map_cpu(struct ptw_device *device, struct ptw_cpu_trace *trace, struct ptw_error *err)
+/* How long the mapping is stands in its first page. */
+static int map_switches(struct ptw_device *device, struct ptw_cpu_trace *trace, struct ptw_error *err)
+{
+	off_t offset = (off_t)PTWATCH_MMAP_SWITCHES(trace->cpu);
+	size_t page = sysconf(_SC_PAGESIZE), size;
+	const struct ptwatch_switches *first = mmap(NULL, page, PROT_READ, MAP_SHARED, device->fd, offset);
+	void *map = MAP_FAILED;
+
+	if (first != MAP_FAILED) {
+		size = first->data_offset + first->records * sizeof(struct ptwatch_switch);
+		munmap((void *)first, page);
+		trace->switches_size = (size + page - 1) / page * page;
+		map = mmap(NULL, trace->switches_size, PROT_READ, MAP_SHARED, device->fd, offset);
+	}
+	if (map == MAP_FAILED)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot map the context switches of CPU %u: %s", trace->cpu,
+				     strerror(errno));
+	trace->switches = map;
+	return 0;
+}
+
+static int map_cpu(struct ptw_device *device, struct ptw_cpu_trace *trace, bool switches, struct ptw_error *err)
 {
 	void *map = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, device->fd,
 			 (off_t)PTWATCH_MMAP_CONTROL(trace->cpu));
@@ -200,7 +267,7 @@ static int map_cpu(struct ptw_device *device, struct ptw_cpu_trace *trace, struc
 	if (map == MAP_FAILED)
 		goto fail;
 	trace->data = map;
-	return 0;
+	return switches ? map_switches(device, trace, err) : 0;
 fail:
 	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot map the trace of CPU %u: %s; take a smaller --buffer",
 			     trace->cpu, strerror(errno));
@@ -214,6 +281,12 @@ int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_req
 		.rtit_ctl = request->rtit_ctl,
 		.buffer_size = request->buffer_size,
 		.pt_pmu_type = ptw_pt_pmu_type(),
+		.flags = request->flags,
+		.mode = request->mode,
+		.switch_records = request->switch_records,
+		.target_kind = request->target_kind,
+		.target = request->target,
+		.nr_ranges = request->nr_ranges,
 	};
 	const uint8_t *cpus = request->cpus;
 	size_t cpus_size = request->cpus_size;
@@ -233,15 +306,17 @@ int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_req
 	} else if (device->info.flags & PTWATCH_INFO_PT && check_online(request, err)) {
 		return -1;
 	}
+	memcpy(setup.ranges, request->ranges, sizeof(setup.ranges));
 	for (size_t i = 0; i < cpus_size * 8; i++)
 		count += cpus[i / 8] >> i % 8 & 1;
 	setup.cpus = (uintptr_t)cpus;
 	setup.cpus_size = cpus_size;
 	if (ioctl(device->fd, PTWATCH_IOC_TRACE_SETUP, &setup)) {
-		setup_failed(device, request, errno, count, err);
+		setup_failed(device, &setup, errno, count, err);
 		goto out;
 	}
 	device->buffer_size = setup.buffer_size;
+	device->filter = setup.filter;
 	device->trace = calloc(count, sizeof(*device->trace));
 	if (!device->trace) {
 		ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
@@ -251,7 +326,7 @@ int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_req
 		if (!(cpus[i / 8] >> i % 8 & 1))
 			continue;
 		device->trace[device->trace_count].cpu = i;
-		if (map_cpu(device, &device->trace[device->trace_count++], err))
+		if (map_cpu(device, &device->trace[device->trace_count++], request->switch_records, err))
 			goto out;
 	}
 	ret = 0;
@@ -277,6 +352,24 @@ int ptw_device_trace_stop(struct ptw_device *device, struct ptw_error *err)
 		return 0;
 	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot stop tracing: %s; `dmesg | tail` may tell more",
 			     strerror(errno));
+}
+
+int ptw_device_trace_flush(struct ptw_device *device, struct ptw_error *err)
+{
+	if (!ioctl(device->fd, PTWATCH_IOC_TRACE_FLUSH, 0))
+		return 0;
+	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot publish the traces: %s; `dmesg | tail` may tell more",
+			     strerror(errno));
+}
+
+int ptw_device_trace_advance(struct ptw_device *device, uint32_t cpu, uint64_t tail, struct ptw_error *err)
+{
+	struct ptwatch_advance advance = { .size = sizeof(advance), .cpu = cpu, .tail = tail };
+
+	if (!ioctl(device->fd, PTWATCH_IOC_TRACE_ADVANCE, &advance))
+		return 0;
+	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot give back what was read of CPU %u: %s; `dmesg | tail` may tell more",
+			     cpu, strerror(errno));
 }
 
 static int no_slot(const struct ptw_device *device, const char *name, struct ptw_error *err)

@@ -18,6 +18,8 @@ struct ptw_cpu_trace {
 	uint32_t cpu;
 	const struct ptwatch_control *control;
 	const uint8_t *data;
+	const struct ptwatch_switches *switches;	/* NULL: none were asked for */
+	size_t switches_size;
 };
 
 struct ptw_device {
@@ -26,6 +28,7 @@ struct ptw_device {
 	struct ptw_cpu_trace *trace;	/* after ptw_device_trace_setup() */
 	size_t trace_count;
 	size_t buffer_size;
+	uint32_t filter;		/* PTWATCH_FILTER_*: how the target of the trace is told from others */
 };
 
 /**
@@ -46,6 +49,14 @@ struct ptw_trace_request {
 	uint64_t buffer_size;		/* bytes per CPU */
 	const uint8_t *cpus;		/* bitmap; NULL: every online CPU */
 	size_t cpus_size;
+	/* As in struct ptwatch_trace; a module that does not know them takes zeros only. */
+	uint32_t mode;
+	uint32_t flags;
+	uint32_t switch_records;
+	uint32_t target_kind;
+	int32_t target;
+	uint32_t nr_ranges;
+	struct ptwatch_range ranges[PTWATCH_MAX_RANGES];
 };
 
 /**
@@ -63,6 +74,12 @@ int ptw_device_trace_setup(struct ptw_device *device, const struct ptw_trace_req
 			   struct ptw_error *err);
 int ptw_device_trace_start(struct ptw_device *device, struct ptw_error *err);
 int ptw_device_trace_stop(struct ptw_device *device, struct ptw_error *err);
+
+/** ptw_device_trace_flush() - publish the heads of CPUs that run */
+int ptw_device_trace_flush(struct ptw_device *device, struct ptw_error *err);
+
+/** ptw_device_trace_advance() - the stream of @cpu has been read up to @tail */
+int ptw_device_trace_advance(struct ptw_device *device, uint32_t cpu, uint64_t tail, struct ptw_error *err);
 
 /** ptw_device_watch_add() - arm @watch, whose size this fills in; @name is how the person called it */
 int ptw_device_watch_add(struct ptw_device *device, struct ptwatch_watch *watch, const char *name,

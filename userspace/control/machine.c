@@ -37,6 +37,52 @@ const struct ptw_pt_capability ptw_pt_capabilities[] = {
 };
 const size_t ptw_pt_capability_count = sizeof(ptw_pt_capabilities) / sizeof(ptw_pt_capabilities[0]);
 
+const struct ptw_rtit_field ptw_rtit_fields[] = {
+	{ "OS",		"trace the kernel",				PTWATCH_RTIT_CTL_OS },
+	{ "User",	"trace user code",				PTWATCH_RTIT_CTL_USER },
+	{ "BranchEn",	"branches",					PTWATCH_RTIT_CTL_BRANCHEN },
+	{ "TSCEn",	"TSC packets",					PTWATCH_RTIT_CTL_TSCEN },
+	{ "MTCEn",	"MTC packets",					PTWATCH_RTIT_CTL_MTCEN },
+	{ "MTCFreq",	"crystal clocks from MTC to MTC, 2^n",		PTWATCH_RTIT_CTL_MTCFREQ },
+	{ "CYCEn",	"cycle counts",					PTWATCH_RTIT_CTL_CYCEN },
+	{ "CycThresh",	"least cycles from CYC to CYC, 2^(n-1)",	PTWATCH_RTIT_CTL_CYCTHRESH },
+	{ "PSBFreq",	"bytes from PSB to PSB, 2 KiB << n",		PTWATCH_RTIT_CTL_PSBFREQ },
+	{ "DisRETC",	"no RET compression",				PTWATCH_RTIT_CTL_DISRETC },
+	{ "PTWEn",	"PTWRITE",					PTWATCH_RTIT_CTL_PTWEN },
+	{ "FUPonPTW",	"the address of each PTWRITE",			PTWATCH_RTIT_CTL_FUPONPTW },
+	{ "PwrEvtEn",	"power events",					PTWATCH_RTIT_CTL_PWREVTEN },
+	{ "EventEn",	"interrupts and other events",			PTWATCH_RTIT_CTL_EVENTEN },
+	{ "DisTNT",	"no TNT packets",				PTWATCH_RTIT_CTL_DISTNT },
+};
+const size_t ptw_rtit_field_count = sizeof(ptw_rtit_fields) / sizeof(ptw_rtit_fields[0]);
+
+uint32_t ptw_rtit_values(const struct ptwatch_info *info, const struct ptw_rtit_field *field)
+{
+	if (!(info->rtit_ctl & field->mask))
+		return 0;
+	switch (field->mask) {
+	case PTWATCH_RTIT_CTL_MTCFREQ:
+		return info->mtc_periods;
+	case PTWATCH_RTIT_CTL_CYCTHRESH:
+		return info->cyc_thresholds;
+	case PTWATCH_RTIT_CTL_PSBFREQ:
+		return info->psb_periods;
+	default:
+		return info->rtit_ctl_required & field->mask ? 1U << 1 : 1U << 0 | 1U << 1;
+	}
+}
+
+char *ptw_rtit_names(uint64_t ctl, char *buf, size_t size)
+{
+	size_t used = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < ptw_rtit_field_count && used < size; i++)
+		if (ctl & ptw_rtit_fields[i].mask)
+			used += snprintf(buf + used, size - used, "%s%s", used ? ", " : "", ptw_rtit_fields[i].name);
+	return buf;
+}
+
 bool ptw_pt_has(const struct ptwatch_info *info, const struct ptw_pt_capability *capability)
 {
 	return info->cpuid_14_0[capability->reg] >> capability->bit & 1;

@@ -26,6 +26,25 @@ extern const size_t ptw_pt_capability_count;
 /** ptw_pt_has() - whether @info says that the CPU has @capability */
 bool ptw_pt_has(const struct ptwatch_info *info, const struct ptw_pt_capability *capability);
 
+/** struct ptw_rtit_field - a bit or field of IA32_RTIT_CTL that a session may set (<linux/ptwatch.h>) */
+struct ptw_rtit_field {
+	const char *name;	/* as the SDM calls it */
+	const char *meaning;	/* as a person reads it */
+	uint64_t mask;
+};
+
+extern const struct ptw_rtit_field ptw_rtit_fields[];
+extern const size_t ptw_rtit_field_count;
+
+/**
+ * ptw_rtit_values() - which values of @field this CPU takes
+ * Return: bit n set: n; 0: the field can't be set to anything but 0.
+ */
+uint32_t ptw_rtit_values(const struct ptwatch_info *info, const struct ptw_rtit_field *field);
+
+/** ptw_rtit_names() - the fields that @ctl has bits of, "PTWEn, EventEn". Return: @buf. */
+char *ptw_rtit_names(uint64_t ctl, char *buf, size_t size);
+
 /**
  * ptw_machine_cpuid() - fill the fields of @info that CPUID alone gives, for when the module can't
  *

@@ -168,6 +168,14 @@ const uint64_t *ptw_sideband_ids(const struct ptw_sideband *sideband, size_t *co
 	return sideband->id;
 }
 
+uint64_t ptw_sideband_id(const struct ptw_sideband *sideband, uint32_t cpu)
+{
+	for (size_t i = 0; i < sideband->count; i++)
+		if (sideband->ring[i].cpu == (int)cpu)
+			return sideband->id[i];
+	return 0;
+}
+
 static void copy_out(const uint8_t *data, size_t size, uint64_t at, void *to, size_t length)
 {
 	size_t start = at & (size - 1), first = size - start < length ? size - start : length;

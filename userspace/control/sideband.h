@@ -46,6 +46,9 @@ int ptw_sideband_fd(const struct ptw_sideband *sideband);
 /** ptw_sideband_ids() - the ids that the records carry, one for each CPU; owned by @sideband */
 const uint64_t *ptw_sideband_ids(const struct ptw_sideband *sideband, size_t *count);
 
+/** ptw_sideband_id() - the one of @cpu; 0: it was not online */
+uint64_t ptw_sideband_id(const struct ptw_sideband *sideband, uint32_t cpu);
+
 /**
  * ptw_sideband_drain() - hand out what has come in since the last time
  * @take: gets records of the kernel as they lie in a ring, in up to two pieces; -1 ends the draining and is returned

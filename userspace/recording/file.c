@@ -12,7 +12,7 @@ static int failed(const char *path, int error, struct ptw_error *err)
 	if (error == ENOSPC || error == EDQUOT)
 		return ptw_error_set(
 			err, PTW_EXIT_FAILED,
-			"%s: %s; nothing was kept, free some space or record elsewhere", path,
+			"%s: %s; free some space or record elsewhere", path,
 			strerror(error));
 	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(error));
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include <linux/ptwatch.h>
 #include <linux/ptwatch_netlink.h>
 
 #include "common/error.h"
@@ -144,6 +145,13 @@ int ptw_recording_add_processes(struct ptw_recording_writer *writer, struct ptw_
  */
 int ptw_recording_add_records(struct ptw_recording_writer *writer, const void *first, size_t first_size,
 			      const void *second, size_t second_size, struct ptw_error *err);
+
+/**
+ * ptw_recording_add_switches() - context switches of one CPU that the module remembered, oldest first
+ * @id: the id that the kernel's own records of that CPU carry
+ */
+int ptw_recording_add_switches(struct ptw_recording_writer *writer, const struct ptwatch_switch *switches,
+			       size_t count, uint64_t id, struct ptw_error *err);
 
 /**
  * ptw_recording_end_round() - all sources of records were emptied once

@@ -715,11 +715,71 @@ int ptw_recording_add_records(struct ptw_recording_writer *writer, const void *f
 	return -1;
 }
 
+/* One half of a switch, as the kernel writes it */
+struct switch_record {
+	struct perf_event_header header;
+	uint32_t other_pid;
+	uint32_t other_tid;
+	struct perf_sample_id id;
+};
+
+static void make_switch(struct switch_record *r, const struct ptwatch_switch *s, uint64_t time, uint64_t id, bool out)
+{
+	*r = (struct switch_record){
+		.header = { .type = PERF_RECORD_SWITCH_CPU_WIDE, .size = sizeof(*r) },
+		.other_pid = out ? s->next_pid : s->prev_pid,
+		.other_tid = out ? s->next_tid : s->prev_tid,
+		.id = {
+			.pid = out ? s->prev_pid : s->next_pid,
+			.tid = out ? s->prev_tid : s->next_tid,
+			.time = time,
+			.cpu = s->cpu,
+			.id = id,
+		},
+	};
+	if (out)
+		r->header.misc |= PERF_RECORD_MISC_SWITCH_OUT;
+	if (out && s->flags & PTWATCH_SWITCH_PREEMPT)
+		r->header.misc |= PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+}
+
+int ptw_recording_add_switches(struct ptw_recording_writer *writer, const struct ptwatch_switch *switches,
+			       size_t count, uint64_t id, struct ptw_error *err)
+{
+	const struct ptw_pt_params *p = &writer->config.params;
+	uint64_t start = writer->offset;
+	struct switch_record batch[256];
+	size_t used = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct ptwatch_switch *s = &switches[i];
+		/* As what AUXTRACE_INFO says without a conversion: time is counted in ticks. */
+		uint64_t time = p->have_time ? ptw_tsc_to_ns(p, s->tsc) : s->tsc;
+
+		/* Out before in, as it happens; where tracing starts, nobody leaves. */
+		if (!(s->flags & PTWATCH_SWITCH_START))
+			make_switch(&batch[used++], s, time, id, true);
+		make_switch(&batch[used++], s, time, id, false);
+		if (used + 2 <= sizeof(batch) / sizeof(batch[0]) && i + 1 < count)
+			continue;
+		if (put(writer, batch, used * sizeof(batch[0]), err)) {
+			rewind_to(writer, start);
+			return -1;
+		}
+		used = 0;
+	}
+	return 0;
+}
+
 int ptw_recording_end_round(struct ptw_recording_writer *writer, struct ptw_error *err)
 {
 	struct perf_event_header header = { .type = PERF_USER_FINISHED_ROUND, .size = sizeof(header) };
+	uint64_t start = writer->offset;
 
-	return put(writer, &header, sizeof(header), err);
+	if (!put(writer, &header, sizeof(header), err))
+		return 0;
+	rewind_to(writer, start);
+	return -1;
 }
 
 /* Return: the number of the CPU's trace; -1: no memory. */
@@ -781,6 +841,7 @@ int ptw_recording_add_loss(struct ptw_recording_writer *writer, uint32_t cpu, ui
 {
 	struct perf_sample_id id = { .pid = -1, .tid = -1, .time = time, .cpu = cpu };
 	ssize_t trace = find_trace(writer, cpu, err);
+	uint64_t start = writer->offset;
 	struct record r;
 
 	if (trace < 0)
@@ -790,7 +851,10 @@ int ptw_recording_add_loss(struct ptw_recording_writer *writer, uint32_t cpu, ui
 	record_u64(&r, 0);
 	record_u64(&r, bytes);
 	record_u64(&r, PERF_AUX_FLAG_TRUNCATED);
-	return record_put(writer, &r, &id, err);
+	if (!record_put(writer, &r, &id, err))
+		return 0;
+	rewind_to(writer, start);
+	return -1;
 }
 
 int ptw_recording_reserve(struct ptw_recording_writer *writer, size_t size, struct ptw_error *err)
