@@ -256,7 +256,7 @@ static void add_gap(struct capture *capture, const struct ptw_cpu_trace *trace, 
 	ptw_recording_add_loss(capture->writer, trace->cpu, loss->bytes, time, NULL);
 }
 
-/* @last: nothing more will come, so that what is no multiple of 8 may be written, too */
+/* Heads lie where the CPU was stopped, so behind a whole packet: perf reads no packet across two pieces. */
 static int drain_stream(struct capture *capture, const struct ptw_cpu_trace *trace, struct capture_cpu *cpu, bool last,
 			struct ptw_error *err)
 {
@@ -274,7 +274,7 @@ static int drain_stream(struct capture *capture, const struct ptw_cpu_trace *tra
 		add_gap(capture, trace, loss);
 		cpu->losses++;
 	}
-	add_piece(capture, trace, cpu, last ? head : cpu->tail + (head - cpu->tail) / 8 * 8);
+	add_piece(capture, trace, cpu, head);
 	if (cpu->tail == before || last)
 		return 0;
 	return ptw_device_trace_advance(&capture->device, trace->cpu, cpu->tail, err);

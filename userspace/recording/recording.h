@@ -163,8 +163,8 @@ int ptw_recording_end_round(struct ptw_recording_writer *writer, struct ptw_erro
 /**
  * ptw_recording_add_trace() - bytes of one CPU as up to two pieces (a wrapped ring), oldest first
  *
- * A CPU's bytes may come in several calls; all but those of the last are a multiple of 8. After an error the
- * recording is what it was before the call, and can be finished.
+ * A CPU's bytes may come in several calls, each of whole packets: perf reads none across two of them. After an
+ * error the recording is what it was before the call, and can be finished.
  */
 int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first,
 			    size_t first_size, const void *second, size_t second_size,
