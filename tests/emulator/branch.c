@@ -11,6 +11,8 @@
 
 #include <inttypes.h>
 
+#define RFLAGS_IF (1u << 9)
+#define STATUS_TOPA_PMI (1ULL << 55)
 #define CR3_NO_FLUSH (1ULL << 63)
 #define CR3_ADDRESS 0x000ffffffffff000ULL
 #define PSB_PERIOD(ctl) (2048ULL << CTL_PSBFREQ(ctl))
@@ -86,7 +88,7 @@ static bool ret_compressed(struct vcpu *v, uint64_t ip)
 {
 	struct flow *f = &v->flow;
 
-	if (!opts.compress_ret || v->rtit.ctl & CTL_DISRETC || !f->ret_n ||
+	if (!opts.compress_ret || v->rtit.ctl & (CTL_DISRETC | CTL_DISTNT) || !f->ret_n ||
 	    f->ret[f->ret_top] != ip) {
 		ret_clear(f);
 		return false;
@@ -96,17 +98,27 @@ static bool ret_compressed(struct vcpu *v, uint64_t ip)
 	return true;
 }
 
-/* PSB+, in the order in which real processors send it. ip: the next instruction. */
-static void psb_plus(struct vcpu *v, uint64_t ip)
+/* MODE.Exec. Event trace puts the interrupt flag into it. */
+static void mode_exec(struct vcpu *v)
+{
+	packet_mode_exec(&v->writer, v->flow.mode, v->rtit.ctl & CTL_EVENTEN && v->flow.iflag);
+}
+
+/* PSB+, in the order in which real processors send it. ip: the next instruction; start: TIP.PGE may follow. */
+static void psb_plus(struct vcpu *v, uint64_t ip, bool start)
 {
 	struct packet_writer *w = &v->writer;
 	struct flow *f = &v->flow;
 
+	if (opts.errata & ERRATUM_SKL168)
+		clock_drop_cyc(v);
 	packet_psb(w);
 	/* No CYC inside of PSB+. */
 	w->stamp = NULL;
-	if (f->packet_en && branches_on(v)) {
-		packet_mode_exec(w, f->mode, false);
+	if (branches_on(v) && (f->packet_en || (start && f->context_en && opts.errata & ERRATUM_BDM70))) {
+		mode_exec(v);
+		if (opts.model->tsx)
+			packet_mode_tsx(w, false, false);
 		packet_ip(w, PACKET_FUP, ip);
 	}
 	if (v->rtit.ctl & CTL_OS && f->context_en)
@@ -121,14 +133,18 @@ static void psb_plus(struct vcpu *v, uint64_t ip)
 	ret_clear(f);
 }
 
-/* Let the context registers be those of the CS selector cs. True if the mode changed. */
-static bool set_cs(struct vcpu *v, uint16_t cs)
+/*
+ * The context is that of the CS selector cs and RFLAGS. True if MODE.Exec is another one.
+ */
+static bool set_context(struct vcpu *v, uint16_t cs, uint64_t rflags)
 {
 	enum packet_exec mode = guest_exec_mode(v, cs);
-	bool changed = mode != v->flow.mode;
+	bool iflag = rflags & RFLAGS_IF;
+	bool changed = mode != v->flow.mode || (v->rtit.ctl & CTL_EVENTEN && iflag != v->flow.iflag);
 
 	v->flow.cpl = cs & 3;
 	v->flow.mode = mode;
+	v->flow.iflag = iflag;
 	return changed;
 }
 
@@ -149,18 +165,21 @@ static void begin(struct vcpu *v, uint64_t ip)
 	if (!branches_on(v))
 		return;
 	/* The mode may have changed while nobody looked. */
-	packet_mode_exec(&v->writer, v->flow.mode, false);
+	mode_exec(v);
 	packet_ip(&v->writer, PACKET_TIP_PGE, ip);
 }
 
-static void end(struct vcpu *v, uint64_t ip)
+/* by: the branch that left, NULL if it was none. */
+static void end(struct vcpu *v, uint64_t ip, const struct insn *by)
 {
+	bool direct = by && (by->kind == INSN_JUMP || by->kind == INSN_CALL);
+
 	v->flow.packet_en = false;
 	ret_clear(&v->flow);
 	if (!branches_on(v))
 		return;
 	/* Where a context goes that may not be traced is not told. */
-	if (v->flow.context_en)
+	if (v->flow.context_en && !(direct && opts.errata & ERRATUM_SKL014))
 		packet_ip(&v->writer, PACKET_TIP_PGD, ip);
 	else
 		packet_ip_none(&v->writer, PACKET_TIP_PGD);
@@ -181,7 +200,16 @@ static void overflow_resolve(struct vcpu *v, uint64_t ip)
 	f->lost_branches = 0;
 	/* No RET may be compressed against a CALL that was lost. */
 	ret_clear(f);
-	if (!f->packet_en || !branches_on(v))
+	if (!branches_on(v))
+		return;
+	if (!f->packet_en) {
+		if (ip && opts.errata & ERRATUM_APL12)
+			packet_ip(w, PACKET_FUP, ip);
+		else if (!ip && opts.errata & ERRATUM_APL11)
+			packet_ip_none(w, PACKET_TIP_PGD);
+		return;
+	}
+	if (opts.errata & ERRATUM_SKD010)
 		return;
 	/*
 	 * No MODE.Exec may come between OVF and FUP, and a PSB+ with another mode than the last is an
@@ -204,17 +232,17 @@ static bool overflow_over(struct vcpu *v, uint64_t ip, bool branched)
 		return false;
 	overflow_resolve(v, ip);
 	if (v->flow.psb_cut)
-		psb_plus(v, ip);
+		psb_plus(v, ip, false);
 	return true;
 }
 
 /* TraceStop, if ip is where a range says so. True if tracing has ended. */
-static bool check_stop(struct vcpu *v, uint64_t ip)
+static bool check_stop(struct vcpu *v, uint64_t ip, const struct insn *by)
 {
 	if (!v->flow.context_en || !in_stop_range(v, ip))
 		return false;
 	if (v->flow.packet_en)
-		end(v, ip);
+		end(v, ip, by);
 	if (v->writer.lost) {
 		truth_stop(v);
 		overflow_resolve(v, ip);
@@ -225,17 +253,17 @@ static bool check_stop(struct vcpu *v, uint64_t ip)
 	return true;
 }
 
-/* The flow goes on at ip, without a branch or with one that needs no packet of its own. */
-static bool edge(struct vcpu *v, uint64_t ip)
+/* The flow goes on at ip, by the branch `by` or, if that is NULL, without one. True if that needs no packet. */
+static bool edge(struct vcpu *v, uint64_t ip, const struct insn *by)
 {
 	bool was = v->flow.packet_en, now = evaluate(v, ip);
 
-	if (check_stop(v, ip))
+	if (check_stop(v, ip, by))
 		return true;
 	if (!was && now)
 		begin(v, ip);
 	else if (was && !now)
-		end(v, ip);
+		end(v, ip, by);
 	return was != now;
 }
 
@@ -253,11 +281,14 @@ static void retire(struct vcpu *v, const struct insn *insn, uint64_t next, uint6
 		fprintf(stderr, "intel_pt: cpu%u: branch before %#" PRIx64 " can't go to %#" PRIx64 "\n",
 			v->index, next, ip);
 	}
-	if (edge(v, ip) || !f->packet_en || !branches_on(v))
+	if (insn->iret)
+		event_iret(v, next - insn->len);
+	if (edge(v, ip, insn) || !f->packet_en || !branches_on(v))
 		return;
 	switch (insn->kind) {
 	case INSN_COND:
-		packet_tnt(w, ip != next);
+		if (!(v->rtit.ctl & CTL_DISTNT))
+			packet_tnt(w, ip != next);
 		break;
 	case INSN_CALL:
 		/* A call to the next instruction only reads the IP; decoders don't push it either. */
@@ -277,7 +308,7 @@ static void retire(struct vcpu *v, const struct insn *insn, uint64_t next, uint6
 	case INSN_FAR:
 	case INSN_SOFT_INT:
 		if (mode_changed)
-			packet_mode_exec(w, f->mode, false);
+			mode_exec(v);
 		packet_ip(w, PACKET_TIP, ip);
 		break;
 	case INSN_INDIRECT_JUMP:
@@ -294,36 +325,38 @@ static void retire(struct vcpu *v, const struct insn *insn, uint64_t next, uint6
  */
 static void inner_edges(struct vcpu *v, const struct block *b, uint64_t limit)
 {
+	unsigned int *i = &v->flow.settled;
+
 	if (!has_ranges(v))
 		return;
-	for (unsigned int i = 1; i < b->n && b->off[i] < limit && v->tracing; i++)
-		edge(v, b->start + b->off[i] + v->flow.delta);
+	for (; *i < b->n && b->off[*i] < limit && v->tracing; (*i)++)
+		edge(v, b->start + b->off[*i] + v->flow.delta, NULL);
 }
 
 /*
- * The block that was begun last is over; the flow arrived at ip. cs: the selector at ip, for far
+ * The block that was begun last is over; the flow arrived at ip. cs and rflags: what they are at ip, for far
  * branches.
  */
-static void finish_block(struct vcpu *v, bool branched, uint64_t ip, uint16_t cs)
+static void finish_block(struct vcpu *v, bool branched, uint64_t ip, uint16_t cs, uint64_t rflags)
 {
 	const struct block *b = v->flow.block;
 	uint64_t next;
 	bool mode_changed;
 
 	if (!b) {
-		edge(v, ip);
+		edge(v, ip, NULL);
 		return;
 	}
 	if (!branched) {
 		inner_edges(v, b, ip - b->start - v->flow.delta);
 		if (v->tracing)
-			edge(v, ip);
+			edge(v, ip, NULL);
 		return;
 	}
 	inner_edges(v, b, UINT64_MAX);
 	if (!v->tracing)
 		return;
-	mode_changed = b->last.kind == INSN_FAR && set_cs(v, cs);
+	mode_changed = b->last.kind == INSN_FAR && set_context(v, cs, rflags);
 	next = b->end + v->flow.delta;
 	retire(v, &b->last, next, ip, mode_changed);
 }
@@ -361,9 +394,62 @@ static uint64_t locate(struct vcpu *v, const struct block *b, bool branched)
 	return guest_reg(v, GUEST_RIP);
 }
 
-static bool take_branched(struct vcpu *v)
+/* Event trace: CLI, STI or POPF was executed before ip. */
+static void branch_iflag(struct vcpu *v, uint64_t ip, uint64_t rflags)
 {
-	bool branched = v->flow.block && v->hot->branched == (uintptr_t)v->flow.block;
+	bool iflag = rflags & RFLAGS_IF;
+
+	v->flow.iflag_asked = false;
+	if (iflag == v->flow.iflag)
+		return;
+	v->flow.iflag = iflag;
+	if (!v->flow.packet_en)
+		return;
+	mode_exec(v);
+	packet_ip(&v->writer, PACKET_FUP, ip);
+}
+
+void branch_on_cli(unsigned int index, void *opaque)
+{
+	struct vcpu *v = vcpu_get(index);
+	const struct site *s = opaque;
+
+	if (!v->tracing || !(v->rtit.ctl & CTL_EVENTEN) || v->flow.cpl)
+		return;
+	inner_edges(v, v->flow.block, s->vaddr - v->flow.block->start + 1);
+	if (v->tracing)
+		branch_iflag(v, s->vaddr + v->flow.delta + s->len, 0);
+}
+
+/* STI or POPF, which end their block: the next one, or an interrupt before it, shows what has become of it. */
+void branch_on_sti(unsigned int index, void *opaque)
+{
+	struct vcpu *v = vcpu_get(index);
+
+	(void)opaque;
+	v->flow.iflag_asked = v->tracing && v->rtit.ctl & CTL_EVENTEN;
+}
+
+void branch_settle(struct vcpu *v, const struct site *s)
+{
+	if (v->flow.block)
+		inner_edges(v, v->flow.block, s->vaddr - v->flow.block->start + 1);
+}
+
+/*
+ * Whether the branch of the block begun last has been begun. next: the block that begins now, if one does: a
+ * branch that QEMU repeats alone, since it stores to a watched or a code page, has not happened yet.
+ */
+static bool take_branched(struct vcpu *v, const struct block *next)
+{
+	const struct block *b = v->flow.block;
+	bool branched = b && v->hot->branched == (uintptr_t)b;
+
+	if (branched && next && next->n == 1 && next != b && next->last.kind == b->last.kind &&
+	    next->last.len == b->last.len && b->last.kind != INSN_COND && b->last.kind != INSN_JUMP &&
+	    (next->host && b->host && !((next->start ^ b->start) >> 12) ?
+	     next->host - b->host == b->last_off : next->start - b->start == b->last_off))
+		branched = false;
 
 	v->hot->branched = 0;
 	return branched;
@@ -371,27 +457,35 @@ static bool take_branched(struct vcpu *v)
 
 void branch_on_block(struct vcpu *v, const struct block *b)
 {
-	bool branched = take_branched(v);
-	uint64_t pc = locate(v, b, branched);
+	bool branched = take_branched(v, b);
+	uint64_t pc = locate(v, b, branched), rflags = 0;
 	uint16_t cs = 0;
 
 	v->n_blocks++;
-	if (branched && v->flow.block->last.kind == INSN_FAR)
+	if (branched && v->flow.block->last.kind == INSN_FAR) {
 		cs = guest_reg(v, GUEST_CS);
+		if (v->rtit.ctl & CTL_EVENTEN)
+			rflags = guest_reg(v, GUEST_RFLAGS);
+	}
+	if (v->flow.power_down)
+		power_wake(v);
 	/* After a discontinuity everything before it has been settled. */
 	if (v->flow.resume)
 		v->flow.block = NULL;
-	finish_block(v, branched, pc, cs);
+	finish_block(v, branched, pc, cs, rflags);
 	v->flow.block = b;
 	v->flow.delta = pc - b->start;
+	v->flow.settled = 1;
 	v->flow.resume = 0;
+	if (v->flow.iflag_asked)
+		branch_iflag(v, pc, guest_reg(v, GUEST_RFLAGS));
 	if (!v->tracing)
 		return;
 	if (v->writer.lost && !overflow_over(v, pc, branched))
 		return;
 	clock_tick(v);
 	if (v->writer.since_psb >= PSB_PERIOD(v->rtit.ctl))
-		psb_plus(v, pc);
+		psb_plus(v, pc, false);
 }
 
 /*
@@ -402,7 +496,7 @@ void branch_on_discon(struct vcpu *v, uint64_t from, uint64_t to)
 {
 	const struct block *b = v->flow.block;
 	struct packet_writer *w = &v->writer;
-	bool branched = take_branched(v), was, now, mode_changed, soft = false;
+	bool branched = take_branched(v, NULL), was, now, mode_changed, soft = false;
 	uint64_t branch_pc = 0;
 
 	if (branched) {
@@ -422,16 +516,21 @@ void branch_on_discon(struct vcpu *v, uint64_t from, uint64_t to)
 	}
 	if (v->flow.resume)
 		v->flow.block = NULL;
+	if (v->flow.power_down)
+		power_wake(v);
 	if (soft)
 		inner_edges(v, b, UINT64_MAX);
 	else
-		finish_block(v, branched, from,
-			     branched && b->last.kind == INSN_FAR ? guest_frame(v, 1) : 0);
+		finish_block(v, branched, from, branched && b->last.kind == INSN_FAR ? guest_frame(v, 1) : 0,
+			     guest_frame(v, 2));
+	if (v->tracing && v->flow.iflag_asked)
+		branch_iflag(v, from, guest_frame(v, 2));
 	v->flow.resume = to;
 	v->flow.block = NULL;
 	if (!v->tracing)
 		return;
-	mode_changed = set_cs(v, guest_reg(v, GUEST_CS));
+	event_interrupt(v, from - (soft ? b->last.len : 0), to);
+	mode_changed = set_context(v, guest_reg(v, GUEST_CS), guest_reg(v, GUEST_RFLAGS));
 	if (soft) {
 		retire(v, &b->last, from, to, mode_changed);
 		return;
@@ -440,16 +539,16 @@ void branch_on_discon(struct vcpu *v, uint64_t from, uint64_t to)
 	now = evaluate(v, to);
 	if (was && branches_on(v))
 		packet_ip(w, PACKET_FUP, from);
-	if (check_stop(v, to))
+	if (check_stop(v, to, NULL))
 		return;
 	if (was && now) {
 		if (!branches_on(v))
 			return;
 		if (mode_changed)
-			packet_mode_exec(w, v->flow.mode, false);
+			mode_exec(v);
 		packet_ip(w, PACKET_TIP, to);
 	} else if (was) {
-		end(v, to);
+		end(v, to, NULL);
 	} else if (now) {
 		begin(v, to);
 	}
@@ -469,6 +568,25 @@ void branch_on_mov_cr3(unsigned int index, void *gpr)
 		packet_pip(&v->writer, v->flow.cr3 & CR3_ADDRESS, false);
 }
 
+void branch_on_ptwrite(struct vcpu *v, uint64_t ip, uint64_t next, uint64_t value, unsigned int bytes)
+{
+	struct packet_writer *w = &v->writer;
+	bool fup = v->rtit.ctl & CTL_FUPONPTW;
+
+	if (!v->tracing)
+		return;
+	/* It is the last instruction of its block, whose end QEMU doesn't know. */
+	if (v->flow.block)
+		inner_edges(v, v->flow.block, UINT64_MAX);
+	v->flow.block = NULL;
+	v->flow.resume = next;
+	if (!v->tracing || !v->flow.packet_en || !(v->rtit.ctl & CTL_PTWEN))
+		return;
+	packet_ptwrite(w, value, bytes, fup);
+	if (fup)
+		packet_ip(w, PACKET_FUP, ip);
+}
+
 static void output_events(struct vcpu *v, unsigned int events)
 {
 	if (events & TOPA_EVENT_ERROR)
@@ -476,7 +594,7 @@ static void output_events(struct vcpu *v, unsigned int events)
 	if (events & TOPA_EVENT_STOP)
 		trace_halt(v, STATUS_STOPPED);
 	if (events & TOPA_EVENT_INT) {
-		v->pmu.global_status |= 1ULL << 55;
+		v->pmu.global_status |= STATUS_TOPA_PMI;
 		pmi_raise(v);
 	}
 }
@@ -495,6 +613,7 @@ void trace_halt(struct vcpu *v, uint64_t status_bit)
 {
 	v->rtit.status |= status_bit;
 	v->tracing = false;
+	instrument_update(v);
 	v->flow.packet_en = false;
 	/* What is still buffered has nowhere to go. */
 	packet_reset(&v->writer);
@@ -517,8 +636,13 @@ void trace_sync(struct vcpu *v)
 void trace_start(struct vcpu *v)
 {
 	struct flow *f = &v->flow;
+	bool inject = v->rtit.ctl & CTL_INJECTPSBPMI;
+	bool pend_psb = inject && v->rtit.status & STATUS_PENDPSB;
+	bool pend_pmi = inject && v->rtit.status & STATUS_PENDTOPAPMI;
 	unsigned int events;
 
+	if (inject)
+		v->rtit.status &= ~(STATUS_PENDPSB | STATUS_PENDTOPAPMI);
 	if (opts.log)
 		fprintf(stderr, "intel_pt: cpu%u: start, CTL %#" PRIx64 " BASE %#" PRIx64
 			" MASK_PTRS %#" PRIx64 "\n", v->index, v->rtit.ctl, v->rtit.output_base,
@@ -533,10 +657,13 @@ void trace_start(struct vcpu *v)
 	f->resume = 0;
 	f->lost_branches = 0;
 	f->psb_cut = false;
+	f->settled = 1;
+	f->iflag_asked = false;
+	f->power_down = false;
 	v->hot->branched = 0;
 	ret_clear(f);
 	f->cr3 = guest_reg(v, GUEST_CR3);
-	set_cs(v, guest_reg(v, GUEST_CS));
+	set_context(v, guest_reg(v, GUEST_CS), guest_reg(v, GUEST_RFLAGS));
 	f->context_en = context_en(v);
 	f->filter_en = false;
 	/* With Stopped or Error left set nothing is traced (TriggerEn = 0). */
@@ -548,14 +675,19 @@ void trace_start(struct vcpu *v)
 		return;
 	}
 	v->tracing = true;
+	instrument_update(v);
 	clock_start(v);
 	/* A new trace begins with PSB+, one that goes on with the time. TIP.PGE comes next. */
-	if (!v->rtit.packet_byte_cnt)
-		psb_plus(v, 0);
+	if (!v->rtit.packet_byte_cnt || pend_psb)
+		psb_plus(v, guest_reg(v, GUEST_RIP), true);
 	else
 		clock_tsc_packets(v);
 	truth_start(v);
 	want_attention(v);
+	if (pend_pmi) {
+		v->pmu.global_status |= STATUS_TOPA_PMI;
+		pmi_raise(v);
+	}
 }
 
 void trace_stop(struct vcpu *v, uint64_t insn_vaddr)
@@ -582,7 +714,11 @@ void trace_stop(struct vcpu *v, uint64_t insn_vaddr)
 			overflow_resolve(v, 0);
 	}
 	trace_sync(v);
+	/* A PSB that was due comes at the next start, if software asks for that. */
+	if (opts.model->pt_ebx & PT_CAP_PRESERVE && v->tracing && v->writer.since_psb >= PSB_PERIOD(v->rtit.ctl))
+		v->rtit.status |= STATUS_PENDPSB;
 	v->tracing = false;
+	instrument_update(v);
 	f->packet_en = false;
 	if (opts.log)
 		fprintf(stderr, "intel_pt: cpu%u: stop, STATUS %#" PRIx64 " MASK_PTRS %#" PRIx64 "\n",

@@ -3,28 +3,16 @@
  * Time. The TSC is QEMU's own, so that packets and the guest's RDTSC agree. The crystal clock (CTC)
  * is the TSC divided by what CPUID.15H says. Cycles are executed instructions.
  */
-#define _GNU_SOURCE
 #include "vcpu.h"
-
-#include <dlfcn.h>
 
 /* Blocks between two looks at the clock while MTC is on: a look costs as much as a small block. */
 #define STRIDE 16
 /* Periods without MTC after which the 8 bits of an MTC become doubtful: a TSC is sent instead. */
 #define MAX_MTC_GAP 100
 
-static int64_t (*elapsed_ticks)(void);
-
-bool clock_init(void)
-{
-	/* What QEMU's RDTSC calls. It is no part of the plugin API, but exported. */
-	elapsed_ticks = (int64_t (*)(void))dlsym(RTLD_DEFAULT, "cpus_get_elapsed_ticks");
-	return elapsed_ticks;
-}
-
 uint64_t clock_tsc(void)
 {
-	return elapsed_ticks();
+	return internal_ticks();
 }
 
 static uint64_t crystal(uint64_t tsc)
@@ -63,6 +51,11 @@ void clock_tsc_packets(struct vcpu *v)
 	/* The fast counter: TSC ticks since the crystal's last tick. */
 	packet_tma(&v->writer, ctc, tsc - ctc * m->tsc_numerator / m->tsc_denominator);
 	v->clock.last_mtc = ctc >> CTL_MTCFREQ(v->rtit.ctl);
+}
+
+void clock_drop_cyc(struct vcpu *v)
+{
+	v->clock.cyc_base = executed(v);
 }
 
 void clock_tick(struct vcpu *v)

@@ -9,7 +9,7 @@
 static const char *const reg_names[GUEST_REGS] = {
 	"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
 	"r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
-	"rip", "cs", "cr2", "cr3", "efer", "fs_base", "gs_base",
+	"rip", "eflags", "cs", "cr2", "cr3", "cr4", "efer", "fs_base", "gs_base",
 };
 
 /* The same handles serve every vCPU. */
@@ -45,6 +45,16 @@ uint64_t guest_reg(struct vcpu *v, enum guest_reg reg)
 	if (qemu_plugin_read_register(regs[reg], v->scratch))
 		memcpy(&value, v->scratch->data, MIN(v->scratch->len, 8));
 	return value;
+}
+
+unsigned int guest_translated_cpl(void)
+{
+	static __thread GByteArray *buf;
+
+	if (!buf)
+		buf = g_byte_array_new();
+	g_byte_array_set_size(buf, 0);
+	return qemu_plugin_read_register(regs[GUEST_CS], buf) ? buf->data[0] & 3 : 0;
 }
 
 void guest_set_reg(struct vcpu *v, enum guest_reg reg, uint64_t value)
@@ -98,22 +108,67 @@ uint64_t guest_frame(struct vcpu *v, int n)
 }
 
 /*
- * QEMU doesn't show the descriptor tables to plugins, so the GDT's address is taken from LGDT's
- * operand as it is loaded: the access of 2 bytes is the limit, the base follows it.
+ * QEMU doesn't show the descriptor tables to plugins, so their addresses are taken from the operands of LGDT
+ * and LIDT as they are loaded: the access of 2 bytes is the limit, the base follows it.
  */
+static bool table_base(struct vcpu *v, uint32_t info, uint64_t vaddr, uint64_t *base)
+{
+	bool lma = guest_reg(v, GUEST_EFER) & EFER_LMA;
+	uint8_t operand[10] = { 0 };
+
+	if (qemu_plugin_mem_size_shift(info) != 1 || !guest_read_virt(v, vaddr, operand, lma ? 10 : 6))
+		return false;
+	memcpy(base, operand + 2, 8);
+	return true;
+}
+
 void guest_on_lgdt(unsigned int index, uint32_t info, uint64_t vaddr, void *opaque)
 {
 	struct vcpu *v = vcpu_get(index);
-	uint8_t operand[10] = { 0 };
-	bool lma = guest_reg(v, GUEST_EFER) & EFER_LMA;
 
 	(void)opaque;
-	if (qemu_plugin_mem_size_shift(info) != 1)
+	if (table_base(v, info, vaddr, &v->gdt_base))
+		memset(v->exec_cache, 0, sizeof(v->exec_cache));
+}
+
+void guest_on_lidt(unsigned int index, uint32_t info, uint64_t vaddr, void *opaque)
+{
+	struct vcpu *v = vcpu_get(index);
+
+	(void)opaque;
+	if (table_base(v, info, vaddr, &v->idt_base))
+		memset(v->handlers, 0, sizeof(v->handlers));
+}
+
+static int find_handler(const struct vcpu *v, uint64_t to)
+{
+	for (int i = 0; i < 256; i++)
+		if (v->handlers[i] == to)
+			return i;
+	return -1;
+}
+
+/* The handlers that a 64-bit IDT names. */
+static void read_idt(struct vcpu *v)
+{
+	uint64_t gates[512];
+
+	memset(v->handlers, 0, sizeof(v->handlers));
+	if (!guest_read_virt(v, v->idt_base, gates, sizeof(gates)))
 		return;
-	if (!guest_read_virt(v, vaddr, operand, lma ? 10 : 6))
-		return;
-	memcpy(&v->gdt_base, operand + 2, 8);
-	memset(v->exec_cache, 0, sizeof(v->exec_cache));
+	for (int i = 0; i < 256; i++)
+		v->handlers[i] = (gates[2 * i] & 0xffff) | (gates[2 * i] >> 32 & 0xffff0000) |
+				 gates[2 * i + 1] << 32;
+}
+
+int guest_vector(struct vcpu *v, uint64_t to)
+{
+	int vector = find_handler(v, to);
+
+	if (vector >= 0)
+		return vector;
+	read_idt(v);
+	return find_handler(v, to);
 }
 
 enum packet_exec guest_exec_mode(struct vcpu *v, uint16_t cs)

@@ -37,6 +37,12 @@ static int64_t displacement(const uint8_t *p, size_t n)
 	return 0;
 }
 
+/* INS, OUTS, MOVS, CMPS, STOS, LODS, SCAS */
+static bool is_string(uint8_t op)
+{
+	return (op >= 0x6c && op <= 0x6f) || (op >= 0xa4 && op <= 0xa7) || (op >= 0xaa && op <= 0xaf);
+}
+
 /* One-byte opcodes with registers as the only operands. When in doubt: false. */
 static bool plain_one_byte(uint8_t op, uint8_t modrm, bool has_modrm)
 {
@@ -105,6 +111,10 @@ static void decode_two_byte(const uint8_t *p, size_t left, uint8_t rex, bool f3,
 	case 0x01:
 		if (has_modrm && modrm < 0xc0 && ((modrm >> 3) & 7) == 2)
 			out->kind = INSN_LGDT;
+		else if (has_modrm && modrm < 0xc0 && ((modrm >> 3) & 7) == 3)
+			out->kind = INSN_LIDT;
+		else if (has_modrm && modrm == 0xc9)
+			out->kind = INSN_MWAIT;
 		return;
 	case 0x05: case 0x07: case 0x34: case 0x35:
 		out->kind = INSN_FAR;
@@ -139,12 +149,13 @@ void insn_decode(const uint8_t *bytes, size_t len, struct insn *out)
 {
 	size_t i = 0, left;
 	uint8_t rex = 0, op, modrm = 0;
-	bool f3 = false, lock = false;
+	bool f2 = false, f3 = false, lock = false;
 
 	memset(out, 0, sizeof(*out));
 	out->len = len;
 	while (i < len && is_prefix(bytes[i])) {
 		rex = (bytes[i] & 0xf0) == 0x40 ? bytes[i] : 0;
+		f2 |= bytes[i] == 0xf2;
 		f3 |= bytes[i] == 0xf3;
 		lock |= bytes[i] == 0xf0;
 		i++;
@@ -159,7 +170,6 @@ void insn_decode(const uint8_t *bytes, size_t len, struct insn *out)
 		modrm = bytes[i + 1];
 	if (op == 0x0f && left > 1) {
 		decode_two_byte(bytes + i, left, rex, f3, out);
-		out->modrm_at = i + 2;
 		if (lock)
 			out->plain = false;
 		return;
@@ -182,8 +192,20 @@ void insn_decode(const uint8_t *bytes, size_t len, struct insn *out)
 	case 0xc2: case 0xc3:
 		out->kind = INSN_RET;
 		return;
-	case 0x9a: case 0xca: case 0xcb: case 0xcf: case 0xea:
+	case 0xcf:
+		out->iret = true;
+		/* fall through */
+	case 0x9a: case 0xca: case 0xcb: case 0xea:
 		out->kind = INSN_FAR;
+		return;
+	case 0xfa:
+		out->kind = INSN_CLI;
+		return;
+	case 0xfb: case 0x9d:
+		out->kind = INSN_STI;
+		return;
+	case 0xf4:
+		out->kind = INSN_HLT;
 		return;
 	case 0xcc: case 0xcd: case 0xce: case 0xf1:
 		out->kind = INSN_SOFT_INT;
@@ -202,5 +224,85 @@ void insn_decode(const uint8_t *bytes, size_t len, struct insn *out)
 		}
 		break;
 	}
+	out->rep = (f2 || f3) && is_string(op);
 	out->plain = !lock && plain_one_byte(op, modrm, left > 1);
+}
+
+/* The memory form: ModRM at *p, then perhaps SIB and displacement. Returns where it ends, NULL if cut off. */
+static const uint8_t *decode_memory(const uint8_t *p, const uint8_t *end, uint8_t rex, bool code64,
+				    struct operand *out)
+{
+	uint8_t mod = *p >> 6, rm = *p & 7, sib;
+	size_t disp = mod == 1 ? 1 : mod == 2 ? 4 : 0;
+
+	p++;
+	out->base = rm | (rex & 1) << 3;
+	if (rm == 4) {
+		if (p >= end)
+			return NULL;
+		sib = *p++;
+		out->scale = 1 << (sib >> 6);
+		out->index = (sib >> 3 & 7) | (rex & 2) << 2;
+		if (out->index == 4)
+			out->index = -1;
+		out->base = (sib & 7) | (rex & 1) << 3;
+		if ((sib & 7) == 5 && mod == 0) {
+			out->base = -1;
+			disp = 4;
+		}
+	} else if (rm == 5 && mod == 0) {
+		out->base = -1;
+		out->rip = code64;
+		disp = 4;
+	}
+	if ((size_t)(end - p) < disp)
+		return NULL;
+	out->disp = displacement(p, disp);
+	return p + disp;
+}
+
+bool insn_ptwrite(const uint8_t *bytes, size_t avail, bool code64, struct operand *out)
+{
+	const uint8_t *p = bytes, *end = bytes + (avail < 15 ? avail : 15);
+	bool f3 = false, a67 = false;
+	uint8_t rex = 0;
+
+	memset(out, 0, sizeof(*out));
+	out->index = -1;
+	out->base = -1;
+	for (; p < end; p++) {
+		if (code64 && (*p & 0xf0) == 0x40) {
+			rex = *p;
+			continue;
+		}
+		if (*p == 0x0f)
+			break;
+		rex = 0;
+		if (*p == 0xf3)
+			f3 = true;
+		else if (*p == 0x67)
+			a67 = true;
+		else if (*p == 0x64 || *p == 0x65)
+			out->segment = *p == 0x64 ? 'f' : 'g';
+		else if (*p == 0x66 || *p == 0xf0 || *p == 0xf2 || !is_prefix(*p))
+			return false;
+	}
+	if (end - p < 3 || p[1] != 0xae || (p[2] >> 3 & 7) != 4 || !f3)
+		return false;
+	p += 2;
+	out->bytes = rex & 8 ? 8 : 4;
+	if (*p >= 0xc0) {
+		out->is_reg = true;
+		out->reg = (*p & 7) | (rex & 1) << 3;
+		p++;
+	} else {
+		if (!code64 && a67)
+			return false;
+		out->addr32 = a67 || !code64;
+		p = decode_memory(p, end, rex, code64, out);
+		if (!p)
+			return false;
+	}
+	out->insn_len = p - bytes;
+	return true;
 }

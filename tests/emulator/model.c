@@ -16,52 +16,90 @@
 #define PMU_V4_EAX 0x07300404
 #define PMU_V4_EDX 0x00000603
 
+/* What all models with timing packets have in common. */
+#define TIMING \
+	.mtc_periods = 0x0249, \
+	.cyc_thresholds = 0x3fff, \
+	.psb_freqs = 0x003f, \
+	.tsc_denominator = 2, \
+	.tsc_numerator = 2 * CRYSTAL_RATIO
+
+/* What TCG fixes, and the PMU that suits all of them. */
+#define COMMON \
+	.base_ratio = 21, \
+	.pmu_eax = PMU_V4_EAX, \
+	.pmu_edx = PMU_V4_EDX, \
+	.phys_bits = 40, \
+	.virt_bits = 48
+
+#define SKYLAKE_EBX (PT_CAP_CR3_FILTER | PT_CAP_PSB_CYC | PT_CAP_IP_FILTER | PT_CAP_MTC)
+#define ALL_ECX (PT_CAP_TOPA | PT_CAP_TOPA_MULTI | PT_CAP_SINGLE_RANGE)
+
 static const struct model models[] = {
 	{
 		.name = "skylake-server",
-		.about = "multi-entry ToPA, 2 ranges, MTC, CYC, CR3 filter (use -cpu Skylake-Server)",
-		.pt_ebx = PT_CAP_CR3_FILTER | PT_CAP_PSB_CYC | PT_CAP_IP_FILTER | PT_CAP_MTC,
-		.pt_ecx = PT_CAP_TOPA | PT_CAP_TOPA_MULTI | PT_CAP_SINGLE_RANGE,
+		.about = "2 ranges, MTC, CYC, CR3 filter; the default",
+		.qemu_cpu = "Skylake-Server",
+		.pt_ebx = SKYLAKE_EBX,
+		.pt_ecx = ALL_ECX,
 		.num_ranges = 2,
-		.mtc_periods = 0x0249,
-		.cyc_thresholds = 0x3fff,
-		.psb_freqs = 0x003f,
-		.tsc_denominator = 2,
-		.tsc_numerator = 2 * CRYSTAL_RATIO,
-		.base_ratio = 21,
-		.pmu_eax = PMU_V4_EAX,
-		.pmu_edx = PMU_V4_EDX,
-		.phys_bits = 40,
-		.virt_bits = 48,
-	},
-	{
-		.name = "icelake-server",
-		.about = "as skylake-server, with 4 ranges",
-		.pt_ebx = PT_CAP_CR3_FILTER | PT_CAP_PSB_CYC | PT_CAP_IP_FILTER | PT_CAP_MTC,
-		.pt_ecx = PT_CAP_TOPA | PT_CAP_TOPA_MULTI | PT_CAP_SINGLE_RANGE,
-		.num_ranges = 4,
-		.mtc_periods = 0x0249,
-		.cyc_thresholds = 0x3fff,
-		.psb_freqs = 0x003f,
-		.tsc_denominator = 2,
-		.tsc_numerator = 2 * CRYSTAL_RATIO,
-		.base_ratio = 21,
-		.pmu_eax = PMU_V4_EAX,
-		.pmu_edx = PMU_V4_EDX,
-		.phys_bits = 40,
-		.virt_bits = 48,
+		.tsx = true,
+		.vmx = VMX_NONE,
+		TIMING, COMMON,
 	},
 	{
 		.name = "broadwell",
-		.about = "single-entry ToPA, no ranges, no MTC/CYC, BranchEn always on",
+		.about = "single-entry ToPA, BranchEn always on, no ranges, MTC, CYC; PT or VMX",
+		.qemu_cpu = "Broadwell",
 		.pt_ebx = PT_CAP_CR3_FILTER,
 		.pt_ecx = PT_CAP_TOPA,
+		.tsx = true,
+		.vmx = VMX_WITHOUT_PT,
 		.branch_always = true,
-		.base_ratio = 21,
-		.pmu_eax = PMU_V4_EAX,
-		.pmu_edx = PMU_V4_EDX,
-		.phys_bits = 40,
-		.virt_bits = 48,
+		COMMON,
+	},
+	{
+		.name = "icelake-server",
+		.about = "skylake-server with 4 ranges, PTWRITE and VMX",
+		.qemu_cpu = "Icelake-Server",
+		.pt_ebx = SKYLAKE_EBX | PT_CAP_PTWRITE,
+		.pt_ecx = ALL_ECX,
+		.num_ranges = 4,
+		.tsx = true,
+		.vmx = VMX_WITH_PT,
+		TIMING, COMMON,
+	},
+	{
+		.name = "sapphirerapids",
+		.about = "icelake-server with 2 ranges, power events, PSB and PMI preservation",
+		.qemu_cpu = "SapphireRapids",
+		.pt_ebx = SKYLAKE_EBX | PT_CAP_PTWRITE | PT_CAP_POWER | PT_CAP_PRESERVE,
+		.pt_ecx = ALL_ECX,
+		.num_ranges = 2,
+		.tsx = true,
+		.vmx = VMX_WITH_PT,
+		TIMING, COMMON,
+	},
+	{
+		.name = "alderlake-n",
+		.about = "a client: all of sapphirerapids, event trace and TNT disable",
+		.qemu_cpu = "Skylake-Client,model=190,stepping=0",
+		.pt_ebx = SKYLAKE_EBX | PT_CAP_PTWRITE | PT_CAP_POWER | PT_CAP_PRESERVE | PT_CAP_EVENT |
+			  PT_CAP_NO_TNT,
+		.pt_ecx = ALL_ECX,
+		.num_ranges = 4,
+		.vmx = VMX_WITH_PT,
+		TIMING, COMMON,
+	},
+	{
+		.name = "single-entry",
+		.about = "skylake-server with single-entry ToPA as the only output",
+		.qemu_cpu = "Skylake-Server",
+		.pt_ebx = SKYLAKE_EBX,
+		.pt_ecx = PT_CAP_TOPA,
+		.num_ranges = 2,
+		.tsx = true,
+		TIMING, COMMON,
 	},
 };
 
@@ -93,7 +131,13 @@ const char *model_names(void)
 void model_list(FILE *to)
 {
 	for (size_t i = 0; i < NUM_MODELS; i++)
-		fprintf(to, "      %-16s %s\n", models[i].name, models[i].about);
+		fprintf(to, "      %-16s %s (-cpu %s)\n", models[i].name, models[i].about, models[i].qemu_cpu);
+}
+
+bool model_vmx_misc(const struct model *m, uint64_t *value)
+{
+	*value = m->vmx == VMX_WITH_PT ? 1ULL << 14 : 0;
+	return m->vmx != VMX_NONE;
 }
 
 bool model_cpuid(const struct model *m, uint32_t leaf, uint32_t subleaf, struct cpuid_regs *r)

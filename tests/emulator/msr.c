@@ -8,6 +8,12 @@
 #include "vcpu.h"
 
 #define MSR_FAULTING 0x800
+/* As firmware leaves it. VMXON is #UD under TCG all the same. */
+#define MSR_FEATURE_CONTROL 0x3a
+#define FEATURE_LOCKED 1
+#define FEATURE_VMX 4
+#define MSR_VMX_MISC 0x485
+#define CR4_PCE (1u << 8)
 
 static enum msr_result read_msr(struct vcpu *v, uint32_t msr, uint64_t *value)
 {
@@ -16,6 +22,12 @@ static enum msr_result read_msr(struct vcpu *v, uint32_t msr, uint64_t *value)
 
 	if ((msr & COUNT_MSR_MASK) == COUNT_MSR)
 		return count_read(v, msr & ~COUNT_MSR_MASK, value) ? MSR_OK : MSR_GP;
+	if (msr == MSR_FEATURE_CONTROL && opts.model->vmx != VMX_NONE) {
+		*value = FEATURE_LOCKED | FEATURE_VMX;
+		return MSR_OK;
+	}
+	if (msr == MSR_VMX_MISC)
+		return model_vmx_misc(opts.model, value) ? MSR_OK : MSR_OTHER;
 	if (msr >= MSR_RTIT_OUTPUT_BASE && msr <= MSR_RTIT_ADDR3_B) {
 		trace_sync(v);
 		if (v->tracing) {
@@ -38,6 +50,8 @@ static enum msr_result write_msr(struct vcpu *v, uint32_t msr, uint64_t value, u
 
 	if ((msr & COUNT_MSR_MASK) == COUNT_MSR)
 		return count_mark(v, true, msr & ~COUNT_MSR_MASK) ? MSR_OK : MSR_GP;
+	if (msr == MSR_FEATURE_CONTROL && opts.model->vmx != VMX_NONE)
+		return MSR_GP;
 	ret = rtit_write(&changed, opts.model, msr, value);
 	if (ret == MSR_OTHER)
 		return pmu_write(v, msr, value);
@@ -69,7 +83,7 @@ static bool privileged(struct vcpu *v)
 	return !(guest_reg(v, GUEST_CS) & 3);
 }
 
-void msr_on_rdmsr(unsigned int index, void *insn_vaddr)
+void msr_on_rdmsr(unsigned int index, void *site)
 {
 	struct vcpu *v = vcpu_get(index);
 	struct patch *p = &v->patch;
@@ -90,36 +104,36 @@ void msr_on_rdmsr(unsigned int index, void *insn_vaddr)
 	p->eax = value;
 	p->edx = value >> 32;
 	p->ebx_or = 0;
-	p->page_off = (uintptr_t)insn_vaddr & 0xfff;
-	p->pending = true;
-	want_attention(v);
+	p->ecx_or = 0;
+	patch_later(v, site);
 }
 
-void msr_on_wrmsr(unsigned int index, void *insn_vaddr)
+void msr_on_wrmsr(unsigned int index, void *opaque)
 {
 	struct vcpu *v = vcpu_get(index);
+	const struct site *s = opaque;
 	uint64_t value;
 
 	if (!privileged(v))
 		return;
 	value = (uint32_t)guest_reg(v, GUEST_RAX) | guest_reg(v, GUEST_RDX) << 32;
-	if (write_msr(v, guest_reg(v, GUEST_RCX), value, (uintptr_t)insn_vaddr) == MSR_GP)
+	if (write_msr(v, guest_reg(v, GUEST_RCX), value, s->vaddr) == MSR_GP)
 		raise_gp(v);
 }
 
-/*
- * TCG has no RDPMC (it raises #UD), so it must be skipped. That loses the arithmetic flags if they
- * were set in the same block; compilers never keep them across it.
- */
+/* TCG has no RDPMC: it raises #GP where CR4.PCE says so, and #UD else. So it is skipped. */
 void msr_on_rdpmc(unsigned int index, void *opaque)
 {
 	struct vcpu *v = vcpu_get(index);
-	struct skip *s = opaque;
-	uint64_t value = pmu_rdpmc(v, guest_reg(v, GUEST_RCX));
-	/* The block may run at another address than it was translated for, by whole pages. */
-	uint64_t delta = (guest_reg(v, GUEST_RIP) - s->block_start) & ~0xfffULL;
+	const struct site *s = opaque;
+	uint64_t value;
 
+	if (!privileged(v) && !(guest_reg(v, GUEST_CR4) & CR4_PCE))
+		return;
+	if (!pmu_rdpmc(v, guest_reg(v, GUEST_RCX), &value))
+		return;
+	internal_restore_state(index, CALL_SITE());
 	guest_set_reg(v, GUEST_RAX, (uint32_t)value);
 	guest_set_reg(v, GUEST_RDX, value >> 32);
-	qemu_plugin_set_pc(s->next + delta);
+	qemu_plugin_set_pc(guest_reg(v, GUEST_RIP) + s->len);
 }

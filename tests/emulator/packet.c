@@ -222,7 +222,7 @@ void packet_cyc(struct packet_writer *w, uint64_t cycles)
 		rest >>= 7;
 		p[n++] |= !!rest;
 	}
-	put(w, PACKET_CLASS_CYC, p, n);
+	put(w, PACKET_CLASS_CYC, p, w->cut_cyc && w->in_ovf ? 1 : n);
 }
 
 void packet_vmcs(struct packet_writer *w, uint64_t base)
@@ -237,7 +237,9 @@ void packet_ovf(struct packet_writer *w)
 	w->ntnt = 0;
 	w->lost = false;
 	w->since_ovf = 0;
+	w->in_ovf = true;
 	stamp(w);
+	w->in_ovf = false;
 	put_ext(w, PACKET_CLASS_OTHER, 0xf3, 0, 0);
 	/* What was lost may have held IPs, and a mode. */
 	w->ip_known = false;

@@ -58,6 +58,8 @@ struct packet_writer {
 	/* Bytes after which the internal buffer overflows, 0: never; and how many they are so far. */
 	uint64_t overflow, since_ovf;
 	bool lost;		/* it has, and packets are lost until packet_ovf() */
+	bool in_ovf;		/* OVF is being written */
+	bool cut_cyc;		/* erratum SKD007: OVF cuts off a CYC of more than one byte */
 	/* MODE.Exec as the decoder has it, and as the next packet with an IP makes it. */
 	enum packet_exec mode, next_mode;
 	/* Takes full buffers; required. */

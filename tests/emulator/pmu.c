@@ -97,6 +97,8 @@ static void arm(struct vcpu *v)
 		if (counter(&v->pmu, i, &c) && c.interrupt)
 			left = MIN(left, ((1ULL << COUNTER_BITS) - *c.value) << c.scale);
 	v->pmu.deadline = executed(v) + left;
+	v->pmu.armed = left != ALARM_MAX;
+	instrument_update(v);
 	/* While it rings, it is set when it is stopped. */
 	if (v->hot->clock[0] <= CLOCK_ALARM)
 		set_alarm(v, left);
@@ -132,14 +134,16 @@ void pmu_sync(struct vcpu *v)
 		pmi_raise(v);
 }
 
-uint64_t pmu_rdpmc(struct vcpu *v, uint32_t ecx)
+bool pmu_rdpmc(struct vcpu *v, uint32_t ecx, uint64_t *value)
 {
-	uint32_t i = ecx & 0x3fffffff;
+	bool fixed = ecx >> 30 & 1;
+	uint32_t i = ecx & ~(1u << 30);
 
+	if (i >= (fixed ? PMU_FIXED : PMU_GP))
+		return false;
 	pmu_sync(v);
-	if (ecx >> 30 & 1)
-		return i < PMU_FIXED ? v->pmu.fixed[i] : 0;
-	return i < PMU_GP ? v->pmu.gp[i] : 0;
+	*value = fixed ? v->pmu.fixed[i] : v->pmu.gp[i];
+	return true;
 }
 
 /* MSRs that keep what is written and do nothing. */

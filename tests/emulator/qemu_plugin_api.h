@@ -63,6 +63,7 @@ enum plugin_op {
 enum plugin_mem_rw {
 	MEM_READ = 1,
 	MEM_WRITE = 2,
+	MEM_RW = 3,
 };
 
 /*
@@ -132,6 +133,7 @@ size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
 size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *dest, size_t len);
+void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 
 GArray *qemu_plugin_get_registers(void);

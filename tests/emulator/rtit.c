@@ -21,6 +21,14 @@ static uint64_t ctl_known(const struct model *m)
 		known |= CTL_MTCEN | 0xfULL << 14;
 	if (m->pt_ebx & PT_CAP_PTWRITE)
 		known |= CTL_PTWEN | CTL_FUPONPTW;
+	if (m->pt_ebx & PT_CAP_POWER)
+		known |= CTL_PWREVTEN;
+	if (m->pt_ebx & PT_CAP_PRESERVE)
+		known |= CTL_INJECTPSBPMI;
+	if (m->pt_ebx & PT_CAP_EVENT)
+		known |= CTL_EVENTEN;
+	if (m->pt_ebx & PT_CAP_NO_TNT)
+		known |= CTL_DISTNT;
 	if (m->pt_ecx & PT_CAP_TOPA)
 		known |= CTL_TOPA;
 	if (m->pt_ebx & PT_CAP_IP_FILTER)
@@ -67,6 +75,7 @@ static bool has_addr(const struct model *m, uint32_t msr)
 
 enum msr_result rtit_write(struct rtit *r, const struct model *m, uint32_t msr, uint64_t value)
 {
+	uint64_t kept = STATUS_ERROR | STATUS_STOPPED;
 	uint64_t status = STATUS_FILTEREN | STATUS_CONTEXTEN | STATUS_TRIGGEREN | STATUS_ERROR |
 			  STATUS_STOPPED;
 
@@ -90,10 +99,12 @@ enum msr_result rtit_write(struct rtit *r, const struct model *m, uint32_t msr, 
 	case MSR_RTIT_STATUS:
 		if (m->pt_ebx & PT_CAP_PSB_CYC)
 			status |= STATUS_BYTECNT_MASK << STATUS_BYTECNT_SHIFT;
-		if (value & ~status)
+		if (m->pt_ebx & PT_CAP_PRESERVE)
+			kept |= STATUS_PENDPSB | STATUS_PENDTOPAPMI;
+		if (value & ~(status | kept))
 			return MSR_GP;
 		/* FilterEn, ContextEn and TriggerEn are read-only; writes to them are ignored. */
-		r->status = value & (STATUS_ERROR | STATUS_STOPPED);
+		r->status = value & kept;
 		r->packet_byte_cnt = value >> STATUS_BYTECNT_SHIFT & STATUS_BYTECNT_MASK;
 		return MSR_OK;
 	case MSR_RTIT_CR3_MATCH:

@@ -24,6 +24,7 @@
 #define CTL_CYCEN		(1ULL << 1)
 #define CTL_OS			(1ULL << 2)
 #define CTL_USER		(1ULL << 3)
+#define CTL_PWREVTEN		(1ULL << 4)
 #define CTL_FUPONPTW		(1ULL << 5)
 #define CTL_FABRICEN		(1ULL << 6)
 #define CTL_CR3FILTER		(1ULL << 7)
@@ -36,6 +37,9 @@
 #define CTL_MTCFREQ(ctl)	((unsigned int)((ctl) >> 14) & 0xf)
 #define CTL_CYCTHRESH(ctl)	((unsigned int)((ctl) >> 19) & 0xf)
 #define CTL_PSBFREQ(ctl)	((unsigned int)((ctl) >> 24) & 0xf)
+#define CTL_EVENTEN		(1ULL << 31)
+#define CTL_DISTNT		(1ULL << 55)
+#define CTL_INJECTPSBPMI	(1ULL << 56)
 #define CTL_ADDR_CFG(ctl, n)	((unsigned int)((ctl) >> (32 + 4 * (n))) & 0xf)
 #define ADDR_CFG_FILTER		1
 #define ADDR_CFG_STOP		2
@@ -45,6 +49,8 @@
 #define STATUS_TRIGGEREN	(1ULL << 2)
 #define STATUS_ERROR		(1ULL << 4)
 #define STATUS_STOPPED		(1ULL << 5)
+#define STATUS_PENDPSB		(1ULL << 6)
+#define STATUS_PENDTOPAPMI	(1ULL << 7)
 #define STATUS_BYTECNT_SHIFT	32
 #define STATUS_BYTECNT_MASK	0x1ffffULL
 
@@ -58,7 +64,7 @@ struct rtit {
 	uint64_t output_base;
 	uint64_t output_mask;		/* OUTPUT_MASK_PTRS */
 	uint64_t ctl;
-	uint64_t status;		/* Error and Stopped only; the rest is computed */
+	uint64_t status;		/* Error, Stopped, PendPSB, PendToPAPMI; the rest is computed */
 	uint64_t packet_byte_cnt;	/* bytes since the last PSB */
 	uint64_t cr3_match;
 	uint64_t addr[2 * RTIT_MAX_RANGES];	/* A, B of each range */

@@ -36,7 +36,7 @@
 
 #define CR3_ADDRESS 0x000ffffffffff000ULL
 
-struct site {
+struct seen {
 	uint64_t vaddr;
 	uint8_t flags;
 };
@@ -130,7 +130,7 @@ static void on_insn(unsigned int index, void *opaque)
 {
 	struct vcpu *v = vcpu_get(index);
 	struct truth *t = &v->truth;
-	const struct site *s = opaque;
+	const struct seen *s = opaque;
 	uint64_t ip = s->vaddr + t->delta;
 
 	if (ip == t->last && !(s->flags & FLAG_BRANCH))
@@ -154,7 +154,7 @@ void truth_translate(struct qemu_plugin_tb *tb, qemu_plugin_u64 on)
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_block, REGS_READ, COND_NE, on, 0, start);
 	for (size_t i = 0; i < n; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		struct site *s = g_new0(struct site, 1);
+		struct seen *s = g_new0(struct seen, 1);
 		uint8_t bytes[16];
 		struct insn d;
 

@@ -15,11 +15,21 @@
 #include "insn.h"
 #include "model.h"
 #include "packet.h"
+#include "qemu_internal.h"
 #include "qemu_plugin_api.h"
 #include "rtit.h"
 #include "topa.h"
 
 #define MAX_VCPUS 64
+
+/* Errata of real processors that the packets may be made to have. */
+#define ERRATUM_BDM70	(1u << 0)	/* FUP and MODE in a PSB+ before TIP.PGE */
+#define ERRATUM_SKD007	(1u << 1)	/* OVF after the first byte of a longer CYC */
+#define ERRATUM_SKD010	(1u << 2)	/* no FUP after OVF */
+#define ERRATUM_SKL014	(1u << 3)	/* TIP.PGD without IP if a direct branch leaves the filter */
+#define ERRATUM_SKL168	(1u << 4)	/* the CYC before a PSB is dropped */
+#define ERRATUM_APL11	(1u << 5)	/* OVF followed by TIP.PGD when TraceEn is cleared */
+#define ERRATUM_APL12	(1u << 6)	/* FUP after OVF although the filter is off */
 
 /* The plugin's arguments. */
 struct options {
@@ -30,6 +40,7 @@ struct options {
 	bool log;		/* print trace starts, stops and PMIs */
 	bool long_tnt;		/* pack TNT bits into long packets */
 	bool compress_ret;	/* RET compression, unless CTL.DisRETC forbids it */
+	unsigned int errata;	/* ERRATUM_* */
 	uint64_t overflow;	/* packet bytes between overflows of the internal buffer, 0: none */
 };
 
@@ -38,17 +49,18 @@ extern struct options opts;
 /*
  * The part that generated code touches (in a scoreboard).
  *
- * clock counts executed instructions, and is the alarm clock at the same time: the block callback
- * comes while it is above CLOCK_ALARM. For an overflow of the PMU it is set so far below; to have the
- * callback at every block, for tracing and pending register patches, it is set above. What was
- * executed is clock + vcpu.clock_base. So a block costs little when nothing is on.
+ * clock counts executed instructions, a block's as it begins, and is the alarm clock at the same time: the
+ * block callback comes while it is above CLOCK_ALARM. For an overflow of the PMU it is set so far below; to
+ * have the callback at every block, for tracing and pending register patches, it is set above. What was
+ * executed is clock + vcpu.clock_base.
  */
 struct hot {
-	uint64_t clock[2];	/* [0] user, [1] kernel addresses */
+	uint64_t clock[2];	/* by CPL: [0] 1 to 3, [1] 0 */
+	uint64_t begun;		/* the struct block begun last, or 0 */
 	uint64_t branched;	/* the struct block whose last branch has been begun, or 0 */
 	uint64_t truth;		/* not 0: the truth callbacks are on */
 	/* vCPUs write these all the time: keep them out of each other's cache lines. */
-	uint64_t pad[12];
+	uint64_t pad[11];
 };
 
 /* Generated code finds a vCPU's part by a shift if the size is a power of two. */
@@ -63,10 +75,21 @@ _Static_assert(sizeof(struct hot) == 128, "struct hot");
 struct block {
 	uint64_t start;
 	uint64_t end;		/* address after the last instruction */
+	const char *host;	/* where QEMU keeps its first byte: the same at every mapping */
 	struct insn last;	/* the last instruction, if it is a branch (or INT n) */
 	uint16_t last_off;	/* its offset from start */
 	uint16_t n;
+	bool kernel;		/* executed at CPL 0 */
+	bool rep;		/* ends with a REP, to which QEMU comes back while it lasts */
+	uint16_t *counted;	/* up to where instructions are counted when number i runs; NULL: all */
 	uint16_t off[];		/* offset of each instruction */
+};
+
+/* An intercepted instruction. */
+struct site {
+	uint64_t vaddr;		/* as translated */
+	uint8_t len;
+	bool last;		/* of its block */
 };
 
 /*
@@ -75,10 +98,11 @@ struct block {
  */
 struct patch {
 	bool pending;
+	bool at_block;		/* the next instruction is in another block */
 	uint16_t page_off;	/* offset of the instruction in its page, to recognise its fault */
 	uint8_t write;		/* registers to write: PATCH_* */
 	uint32_t eax, ebx, ecx, edx;
-	uint32_t ebx_or;	/* bits to add to what TCG leaves in EBX */
+	uint32_t ebx_or, ecx_or;	/* bits to add to what TCG leaves there */
 };
 
 #define PATCH_EAX 1
@@ -103,6 +127,10 @@ struct flow {
 	unsigned int ret_top, ret_n;
 	unsigned int lost_branches;	/* in the overflow that lasts */
 	bool psb_cut;			/* it fell into a PSB+ */
+	unsigned int settled;		/* instructions of the block whose filter edges have been told */
+	bool iflag;			/* RFLAGS.IF, for event trace */
+	bool iflag_asked;		/* it may have changed before the next block */
+	bool power_down;		/* halted: PWRX is due */
 };
 
 struct clock {
@@ -122,6 +150,7 @@ struct pmu {
 	uint64_t global_ctrl;
 	uint64_t global_status;
 	uint64_t seen[2];	/* executed instructions that the counters have counted */
+	bool armed;		/* an overflow would interrupt */
 	uint64_t deadline;	/* executed instructions at which the next overflow may be due */
 	uint64_t plain[8];	/* MSRs that only store */
 };
@@ -147,6 +176,8 @@ struct vcpu {
 	bool gp_pending;	/* RCX holds a number that makes TCG raise #GP */
 	uint64_t gp_rcx;	/* its real value */
 	bool exception;		/* an exception is being delivered */
+	bool needs_blocks;	/* the block callback */
+	uint64_t settle_at;	/* executed instructions after which it may go */
 	struct rtit rtit;
 	struct topa topa;
 	struct topa_memory mem;
@@ -157,6 +188,8 @@ struct vcpu {
 	struct pmu pmu;
 	struct truth truth;
 	uint64_t gdt_base;	/* linear; 0: no LGDT seen yet */
+	uint64_t idt_base;
+	uint64_t handlers[256];	/* of the IDT as last read */
 	uint8_t exec_cache[8192];	/* by selector >> 3: 1 + enum packet_exec, 0: unknown */
 	/* statistics */
 	uint64_t n_pmi;
@@ -164,10 +197,14 @@ struct vcpu {
 	uint64_t n_rip_reads, n_rip_wrong, n_flow_wrong, n_blocks;
 };
 
+/* Of struct hot. */
+extern struct qemu_plugin_scoreboard *board;
+
 struct vcpu *vcpu_get(unsigned int index);
 unsigned int vcpu_count(void);
 
-/* Instructions executed at user (0) or kernel (1) addresses. */
+/* Instructions executed outside (0) and at (1) CPL 0. In a callback, those of blocks that lie ahead are not
+ * in it, but for the rest of the running one. */
 static inline uint64_t executed_at(const struct vcpu *v, int kernel)
 {
 	return v->clock_base[kernel] + v->hot->clock[kernel];
@@ -223,10 +260,12 @@ static inline void set_alarm(struct vcpu *v, uint64_t left)
 enum guest_reg {
 	GUEST_RAX, GUEST_RCX, GUEST_RDX, GUEST_RBX, GUEST_RSP, GUEST_RBP, GUEST_RSI, GUEST_RDI,
 	GUEST_R8, GUEST_R9, GUEST_R10, GUEST_R11, GUEST_R12, GUEST_R13, GUEST_R14, GUEST_R15,
-	GUEST_RIP, GUEST_CS, GUEST_CR2, GUEST_CR3, GUEST_EFER, GUEST_FS_BASE, GUEST_GS_BASE,
+	GUEST_RIP, GUEST_RFLAGS, GUEST_CS, GUEST_CR2, GUEST_CR3, GUEST_CR4, GUEST_EFER, GUEST_FS_BASE, GUEST_GS_BASE,
 	GUEST_REGS,
 };
 bool guest_find_regs(void);
+/* The CPL of code that is being translated. */
+unsigned int guest_translated_cpl(void);
 uint64_t guest_reg(struct vcpu *v, enum guest_reg reg);
 void guest_set_reg(struct vcpu *v, enum guest_reg reg, uint64_t value);
 int guest_read_phys(struct vcpu *v, uint64_t pa, void *data, size_t len);
@@ -238,10 +277,15 @@ bool guest_frame_has_error(struct vcpu *v);
 uint64_t guest_frame(struct vcpu *v, int n);
 /* The mode that code of this CS selector runs in. */
 enum packet_exec guest_exec_mode(struct vcpu *v, uint16_t cs);
+/* The vector whose handler is at `to`, or -1. */
+int guest_vector(struct vcpu *v, uint64_t to);
+void guest_on_lidt(unsigned int index, uint32_t info, uint64_t vaddr, void *opaque);
 void guest_on_lgdt(unsigned int index, uint32_t info, uint64_t vaddr, void *opaque);
 
 /* cpuid.c */
-void cpuid_on_insn(unsigned int index, void *insn_vaddr);
+void cpuid_on_insn(unsigned int index, void *site);
+/* Have v->patch put into the registers once the instruction at s has been executed. */
+void patch_later(struct vcpu *v, const struct site *s);
 void patch_apply(struct vcpu *v);
 
 /* count.c */
@@ -268,14 +312,18 @@ bool count_read(struct vcpu *v, uint32_t what, uint64_t *value);
 bool count_mark(struct vcpu *v, bool kernel, uint32_t what);
 
 /* msr.c */
-void msr_on_rdmsr(unsigned int index, void *insn_vaddr);
-void msr_on_wrmsr(unsigned int index, void *insn_vaddr);
-/* RDPMC, which TCG doesn't have; opaque is a struct skip. */
-struct skip {
-	uint64_t block_start;
-	uint64_t next;
-};
-void msr_on_rdpmc(unsigned int index, void *skip);
+void msr_on_rdmsr(unsigned int index, void *site);
+void msr_on_wrmsr(unsigned int index, void *site);
+/* RDPMC, which TCG doesn't have. */
+void msr_on_rdpmc(unsigned int index, void *site);
+
+/* ptwrite.c */
+void ptwrite_on_insn(unsigned int index, void *site);
+
+/* instrument.c */
+void instrument_init(qemu_plugin_id_t id);
+/* To be called when one of the reasons has changed for which a vCPU needs the block callback. */
+void instrument_update(struct vcpu *v);
 
 /* branch.c */
 /* TraceEn 0 -> 1, after the registers have been set. */
@@ -289,14 +337,22 @@ void trace_sync(struct vcpu *v);
 void branch_on_block(struct vcpu *v, const struct block *b);
 void branch_on_discon(struct vcpu *v, uint64_t from, uint64_t to);
 void branch_on_mov_cr3(unsigned int index, void *gpr);
+void branch_on_cli(unsigned int index, void *site);
+/* STI or POPF */
+void branch_on_sti(unsigned int index, void *site);
+/* Bring packets up to date before the instruction at s, of the running block. */
+void branch_settle(struct vcpu *v, const struct site *s);
+/* The PTWRITE at ip has been executed. */
+void branch_on_ptwrite(struct vcpu *v, uint64_t ip, uint64_t next, uint64_t value, unsigned int bytes);
 
 /* Hook of the packet writer: output to the guest. */
 void trace_output(void *vcpu, const uint8_t *data, size_t len);
 
 /* clock.c */
-bool clock_init(void);
 uint64_t clock_tsc(void);
 void clock_start(struct vcpu *v);
+/* Begin to count cycles anew, without having told those so far (erratum SKL168). */
+void clock_drop_cyc(struct vcpu *v);
 /* Time packets that are due by now. */
 void clock_tick(struct vcpu *v);
 /* TSC, and TMA where MTC is on. */
@@ -313,8 +369,8 @@ enum msr_result pmu_read(struct vcpu *v, uint32_t msr, uint64_t *value);
 enum msr_result pmu_write(struct vcpu *v, uint32_t msr, uint64_t value);
 /* Let the counters catch up; raises the PMI on overflow. */
 void pmu_sync(struct vcpu *v);
-/* Value of a counter as RDPMC selects it. */
-uint64_t pmu_rdpmc(struct vcpu *v, uint32_t ecx);
+/* Value of a counter as RDPMC selects it. False if there is no such counter. */
+bool pmu_rdpmc(struct vcpu *v, uint32_t ecx, uint64_t *value);
 
 /* truth.c */
 bool truth_init(void);
@@ -326,5 +382,17 @@ void truth_on_discon(struct vcpu *v, uint64_t from);
 /* An overflow of the internal buffer has resolved. */
 void truth_overflow(struct vcpu *v);
 void truth_exit(void);
+
+/* event.c */
+/* An interrupt or exception at `from` goes to `to`; before the context changes. */
+void event_interrupt(struct vcpu *v, uint64_t from, uint64_t to);
+/* The IRET at ip, likewise. */
+void event_iret(struct vcpu *v, uint64_t ip);
+
+/* power.c */
+void power_on_halt(unsigned int index, void *site);
+void power_on_mwait(unsigned int index, void *site);
+/* The CPU goes on after one of these. */
+void power_wake(struct vcpu *v);
 
 #endif /* VCPU_H */

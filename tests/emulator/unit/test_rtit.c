@@ -91,8 +91,23 @@ static void test_ctl(void **state)
 	      { MSR_RTIT_CTL, ADDR(2, 1), MSR_GP },
 	      { MSR_RTIT_CTL, ADDR(3, 1), MSR_GP });
 	CHECK("icelake-server", 0,
-	      { MSR_RTIT_CTL, USUAL | ON | CTL_PTWEN, MSR_GP },	/* not emulated yet */
+	      { MSR_RTIT_CTL, USUAL | ON | CTL_PTWEN | CTL_FUPONPTW, MSR_OK },
+	      { MSR_RTIT_CTL, CTL_PWREVTEN, MSR_GP },
+	      { MSR_RTIT_CTL, CTL_EVENTEN, MSR_GP },
 	      { MSR_RTIT_CTL, ADDR(3, 1), MSR_OK });
+	CHECK("sapphirerapids", 0,
+	      { MSR_RTIT_CTL, USUAL | ON | CTL_PTWEN | CTL_PWREVTEN | CTL_INJECTPSBPMI, MSR_OK },
+	      { MSR_RTIT_CTL, CTL_EVENTEN, MSR_GP },
+	      { MSR_RTIT_CTL, CTL_DISTNT, MSR_GP });
+	CHECK("alderlake-n", 0,
+	      { MSR_RTIT_CTL, USUAL | ON | CTL_PTWEN | CTL_PWREVTEN | CTL_EVENTEN | CTL_DISTNT, MSR_OK },
+	      { MSR_RTIT_CTL, CTL_FABRICEN, MSR_GP },
+	      { MSR_RTIT_CTL, 1ULL << 54, MSR_GP },
+	      { MSR_RTIT_CTL, 1ULL << 57, MSR_GP });
+	CHECK("single-entry", 0,
+	      { MSR_RTIT_CTL, USUAL | ON | CTL_MTCEN, MSR_OK },
+	      { MSR_RTIT_CTL, (USUAL | ON) & ~CTL_BRANCHEN, MSR_OK },
+	      { MSR_RTIT_CTL, (USUAL | ON) & ~CTL_TOPA, MSR_GP });
 	CHECK("broadwell", 0,
 	      { MSR_RTIT_CTL, USUAL | ON, MSR_OK },
 	      { MSR_RTIT_CTL, USUAL | ON | CTL_CR3FILTER, MSR_OK },
@@ -156,7 +171,11 @@ static void test_others(void **state)
 	      { 0x573, 0, MSR_OTHER },
 	      { 0x562, 0, MSR_OTHER });
 	CHECK("icelake-server", 0,
+	      { MSR_RTIT_STATUS, STATUS_PENDPSB, MSR_GP },
 	      { MSR_RTIT_ADDR3_B, 0, MSR_OK });
+	CHECK("sapphirerapids", 0,
+	      { MSR_RTIT_STATUS, STATUS_PENDPSB | STATUS_PENDTOPAPMI, MSR_OK },
+	      { MSR_RTIT_ADDR0_A + 4, 0, MSR_GP });
 	CHECK("broadwell", 0,
 	      { MSR_RTIT_STATUS, 1ULL << 32, MSR_GP },	/* no PacketByteCnt */
 	      { MSR_RTIT_ADDR0_A, 0, MSR_GP });

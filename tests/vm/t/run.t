@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../lib/tap.sh"
 needs_guest
 
-plan 51
+plan 53
 
 run=$here/../run
 scratch=$(mktemp -d)
@@ -34,6 +34,9 @@ is "$rc" 2 'no COMMAND is wrong usage'
 refused --kernel 2.4 -- true
 is "$rc" 2 'an unknown kernel is wrong usage'
 like "$output" "'2.4'.*6.12" 'which names it and those there are'
+refused --cpu z80 -- true
+is "$rc" 2 'an unknown CPU model is wrong usage'
+like "$output" "'z80'.*skylake-server.*broadwell" 'which names it and those there are'
 refused --put "$scratch/none" -- true
 is "$rc" 2 'a missing --put file is wrong usage'
 refused --smp
