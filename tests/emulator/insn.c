@@ -284,7 +284,7 @@ bool insn_ptwrite(const uint8_t *bytes, size_t avail, bool code64, struct operan
 			a67 = true;
 		else if (*p == 0x64 || *p == 0x65)
 			out->segment = *p == 0x64 ? 'f' : 'g';
-		else if (*p == 0x66 || *p == 0xf0 || *p == 0xf2 || !is_prefix(*p))
+		else if (*p == 0x66 || *p == 0xf0 || *p == 0xf2 || (*p & 0xf0) == 0x40 || !is_prefix(*p))
 			return false;
 	}
 	if (end - p < 3 || p[1] != 0xae || (p[2] >> 3 & 7) != 4 || !f3)

@@ -44,6 +44,7 @@ static void on_vcpu_init(unsigned int index, void *opaque)
 	v->mem.opaque = v;
 	v->topa.mem = &v->mem;
 	v->topa.phys_bits = opts.model->phys_bits;
+	v->topa.single_entry = !(opts.model->pt_ecx & PT_CAP_TOPA_MULTI);
 	v->rtit.output_mask = 0x7f;
 	v->writer.output = trace_output;
 	v->writer.stamp = clock_stamp;

@@ -47,9 +47,13 @@ static unsigned int load_entry(struct topa *t)
 		/* INT and STOP with END, and a table that begins with END, are errors. */
 		if (t->entry & (TOPA_ENTRY_INT | TOPA_ENTRY_STOP) || !index)
 			return TOPA_EVENT_ERROR;
+		if (t->single_entry && (index != 1 || entry_address(t) != (t->base & ~PAGE_MASK)))
+			return TOPA_EVENT_ERROR;
 		t->base = entry_address(t);
 		set_ptrs(t, 0, offset(t));
 	}
+	if (t->single_entry && table_index(t))
+		return TOPA_EVENT_ERROR;
 	return entry_address(t) & (entry_size(t) - 1) ? TOPA_EVENT_ERROR : 0;
 }
 
@@ -91,6 +95,12 @@ static unsigned int write_single(struct topa *t, const uint8_t *data, size_t len
 	return 0;
 }
 
+/* Whether n bytes from off on reach the offset to. */
+static bool reaches(uint64_t off, size_t n, uint64_t to)
+{
+	return off < to && off + n >= to;
+}
+
 unsigned int topa_write(struct topa *t, const void *bytes, size_t len)
 {
 	const uint8_t *data = bytes;
@@ -106,13 +116,13 @@ unsigned int topa_write(struct topa *t, const void *bytes, size_t len)
 			return events | TOPA_EVENT_ERROR;
 		data += n;
 		len -= n;
+		if (t->entry & TOPA_ENTRY_INT && reaches(off, n, t->single_entry ? size - TOPA_EARLY_INT : size))
+			events |= TOPA_EVENT_INT;
 		off += n;
 		if (off < size) {
 			set_ptrs(t, table_index(t), off);
 			continue;
 		}
-		if (t->entry & TOPA_ENTRY_INT)
-			events |= TOPA_EVENT_INT;
 		if (t->entry & TOPA_ENTRY_STOP) {
 			/* The pointers stay at the region's end: software must advance them. */
 			set_ptrs(t, table_index(t), size);

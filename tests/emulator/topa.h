@@ -16,6 +16,13 @@
 #define TOPA_ENTRY_STOP		(1ULL << 4)
 #define TOPA_ENTRY_SIZE_SHIFT	6	/* 4 bits: 4 KiB << n */
 
+/*
+ * With single-entry support a table is one region and an END entry that points back to the table. All else is an
+ * operational error. The interrupt of the region comes this many bytes before it is full, so that software can
+ * stop the trace before the region is written over.
+ */
+#define TOPA_EARLY_INT	256
+
 /* What happened during topa_start() or topa_write(); may be combined. */
 enum topa_event {
 	TOPA_EVENT_INT = 1,	/* a region with INT filled up: raise the PMI */
@@ -37,6 +44,7 @@ struct topa {
 	/* The state of a running trace. */
 	bool single;		/* single range instead of a table */
 	unsigned int phys_bits;	/* MAXPHYADDR */
+	bool single_entry;	/* CPUID.14H.0:ECX[1] is 0 */
 	uint64_t entry;		/* the current table entry: the CPU caches it, so do we */
 	const struct topa_memory *mem;
 };

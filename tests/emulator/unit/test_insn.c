@@ -115,9 +115,72 @@ static void test_plain(void **state)
 		assert_false(decode(faulting[i]).plain);
 }
 
+static void test_ptwrite(void **state)
+{
+	static const struct {
+		const char *hex;
+		bool code64, good;
+		struct operand o;
+	} cases[] = {
+		{ "f3 0f ae e0", true, true, { .insn_len = 4, .bytes = 4, .is_reg = true, .base = -1, .index = -1 } },
+		{ "f3 49 0f ae e7", true, true,
+		  { .insn_len = 5, .bytes = 8, .is_reg = true, .reg = 15, .base = -1, .index = -1 } },
+		{ "f3 48 0f ae 23", true, true, { .insn_len = 5, .bytes = 8, .base = 3, .index = -1 } },
+		{ "f3 0f ae 64 24 08", true, true,
+		  { .insn_len = 6, .bytes = 4, .base = 4, .index = -1, .scale = 1, .disp = 8 } },
+		{ "f3 4b 0f ae a4 ee 00 01 00 00", true, true,
+		  { .insn_len = 10, .bytes = 8, .base = 14, .index = 13, .scale = 8, .disp = 256 } },
+		{ "f3 48 0f ae 25 f0 ff ff ff", true, true,
+		  { .insn_len = 9, .bytes = 8, .base = -1, .index = -1, .rip = true, .disp = -16 } },
+		{ "f3 48 0f ae 24 25 00 10 00 00", true, true,
+		  { .insn_len = 10, .bytes = 8, .base = -1, .index = -1, .scale = 1, .disp = 0x1000 } },
+		{ "64 f3 48 0f ae 24 25 00 00 00 00", true, true,
+		  { .insn_len = 11, .bytes = 8, .base = -1, .index = -1, .scale = 1, .segment = 'f' } },
+		{ "67 f3 0f ae 21", true, true,
+		  { .insn_len = 5, .bytes = 4, .base = 1, .index = -1, .addr32 = true } },
+		{ "f3 0f ae 25 00 10 00 00", false, true,
+		  { .insn_len = 8, .bytes = 4, .base = -1, .index = -1, .addr32 = true, .disp = 0x1000 } },
+		/* REX counts only right before the opcode, and not in 32-bit code. */
+		{ "48 f3 0f ae e0", true, true, { .insn_len = 5, .bytes = 4, .is_reg = true, .base = -1, .index = -1 } },
+		{ "48 f3 0f ae e0", false, false, { 0 } },
+		{ "0f ae e0", true, false, { 0 } },		/* without F3 */
+		{ "66 f3 0f ae e0", true, false, { 0 } },
+		{ "f0 f3 0f ae e0", true, false, { 0 } },
+		{ "f3 0f ae e8", true, false, { 0 } },		/* /5: INCSSP */
+		{ "f3 0f ae", true, false, { 0 } },
+		{ "f3 0f ae a4 ee 00 01 00", true, false, { 0 } },
+		{ "67 f3 0f ae 21", false, false, { 0 } },	/* 16-bit addressing */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint8_t bytes[16];
+		struct operand o;
+		size_t n = 0;
+		char *end;
+
+		for (const char *p = cases[i].hex; *p; p = end) {
+			bytes[n++] = strtoul(p, &end, 16);
+			while (*end == ' ')
+				end++;
+		}
+		if (insn_ptwrite(bytes, n, cases[i].code64, &o) != cases[i].good ||
+		    (cases[i].good && (o.insn_len != cases[i].o.insn_len || o.bytes != cases[i].o.bytes ||
+				       o.is_reg != cases[i].o.is_reg || o.reg != cases[i].o.reg ||
+				       o.base != cases[i].o.base || o.index != cases[i].o.index ||
+				       (o.index >= 0 && o.scale != cases[i].o.scale) || o.rip != cases[i].o.rip ||
+				       o.addr32 != cases[i].o.addr32 || o.segment != cases[i].o.segment ||
+				       o.disp != cases[i].o.disp))) {
+			print_error("%s\n", cases[i].hex);
+			fail();
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ptwrite),
 		cmocka_unit_test(test_branches),
 		cmocka_unit_test(test_plain),
 	};

@@ -182,6 +182,42 @@ static void test_stop(void **state)
 	assert_int_equal(topa_start(&t, false), 0);
 }
 
+static void test_single_entry(void **state)
+{
+	struct topa t = fresh(TABLE, 0x7f);
+
+	(void)state;
+	t.single_entry = true;
+	entry(TABLE, 0, REGION(0) | SIZE_8K | TOPA_ENTRY_INT);
+	entry(TABLE, 1, TABLE | TOPA_ENTRY_END);
+	assert_int_equal(topa_start(&t, false), 0);
+	/* The interrupt comes before the region is full, and once. */
+	assert_int_equal(write_stream(&t, 0, 0x2000 - TOPA_EARLY_INT - 1), 0);
+	assert_int_equal(write_stream(&t, 0x2000 - TOPA_EARLY_INT - 1, 1), TOPA_EVENT_INT);
+	assert_int_equal(write_stream(&t, 0x2000 - TOPA_EARLY_INT, TOPA_EARLY_INT + 16), 0);
+	expect_stream(REGION(0), 0x2000, 16);
+	assert_int_equal(t.mask_ptrs, ptrs(0, 16));
+	/* It starts at no other index. */
+	t.mask_ptrs = ptrs(1, 0);
+	assert_int_equal(topa_start(&t, false), 0);
+	assert_int_equal(t.mask_ptrs, ptrs(0, 0));
+
+	/* A second region, or a link to another table. */
+	t = fresh(TABLE, 0x7f);
+	t.single_entry = true;
+	entry(TABLE, 0, REGION(0) | SIZE_4K);
+	entry(TABLE, 1, REGION(1) | SIZE_4K);
+	assert_int_equal(topa_start(&t, false), 0);
+	assert_int_equal(write_stream(&t, 0, 0x1000), TOPA_EVENT_ERROR);
+	t = fresh(TABLE, 0x7f);
+	t.single_entry = true;
+	entry(TABLE, 0, REGION(0) | SIZE_4K);
+	entry(TABLE, 1, TABLE2 | TOPA_ENTRY_END);
+	entry(TABLE2, 0, REGION(1) | SIZE_4K);
+	assert_int_equal(topa_start(&t, false), 0);
+	assert_int_equal(write_stream(&t, 0, 0x1000), TOPA_EVENT_ERROR);
+}
+
 static void test_entry_is_cached(void **state)
 {
 	struct topa t = fresh(TABLE, 0x7f);
@@ -304,6 +340,7 @@ int main(void)
 		cmocka_unit_test(test_start_in_the_middle),
 		cmocka_unit_test(test_int),
 		cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_single_entry),
 		cmocka_unit_test(test_entry_is_cached),
 		cmocka_unit_test(test_start_errors),
 		cmocka_unit_test(test_later_errors),
