@@ -261,6 +261,12 @@ static bool reads_counts(enum insn_kind kind)
 	return kind >= INSN_CPUID;
 }
 
+/* Whether QEMU may execute it alone, to repeat it. What is emulated here loads by itself. */
+static bool may_repeat(const struct insn *d)
+{
+	return !d->plain && d->kind != INSN_COND && d->kind != INSN_JUMP && d->kind != INSN_PTWRITE;
+}
+
 /* Addition of the counts of all instructions from `from` on, up to the next that looks at them. */
 static unsigned int segment(struct block *b, const bool *looks, unsigned int from)
 {
@@ -307,7 +313,7 @@ static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 	if (any)
 		b->counted = g_new(uint16_t, n);
 
-	if (n == 1 && !d.plain && d.kind != INSN_COND && d.kind != INSN_JUMP) {
+	if (n == 1 && may_repeat(&d)) {
 		qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_single, REGS_NONE, COND_NE, HOT(begun), 0, b);
 		qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, 0), on_single_access, REGS_NONE,
 						 MEM_RW, b);
