@@ -391,7 +391,7 @@ static uint64_t locate(struct vcpu *v, const struct block *b, bool branched)
 		return pc;
 	}
 	v->n_rip_reads++;
-	return guest_reg(v, GUEST_RIP);
+	return internal_rip(v);
 }
 
 /* Event trace: CLI, STI or POPF was executed before ip. */
@@ -604,7 +604,7 @@ void trace_output(void *opaque, const uint8_t *data, size_t len)
 {
 	struct vcpu *v = opaque;
 
-	if (v->rtit.status & (STATUS_ERROR | STATUS_STOPPED))
+	if (opts.drill || v->rtit.status & (STATUS_ERROR | STATUS_STOPPED))
 		return;
 	output_events(v, topa_write(&v->topa, data, len));
 }
@@ -688,6 +688,18 @@ void trace_start(struct vcpu *v)
 		v->pmu.global_status |= STATUS_TOPA_PMI;
 		pmi_raise(v);
 	}
+}
+
+void trace_drill(struct vcpu *v)
+{
+	v->rtit.ctl = CTL_TRACEEN | CTL_OS | CTL_USER | CTL_BRANCHEN | CTL_TSCEN | CTL_MTCEN | CTL_CYCEN |
+		      CTL_EVENTEN;
+	v->tracing = true;
+	v->flow.settled = 1;
+	v->flow.mode = PACKET_EXEC_16;
+	packet_reset(&v->writer);
+	instrument_update(v);
+	want_attention(v);
 }
 
 void trace_stop(struct vcpu *v, uint64_t insn_vaddr)

@@ -32,7 +32,7 @@ void cpuid_on_insn(unsigned int index, void *site)
 		p->write = 0;
 		p->ebx_or = 0;
 		p->ecx_or = LEAF_1_ECX_VMX;
-	} else if (leaf == 7 && subleaf == 0) {
+	} else if (leaf == 7 && subleaf == 0 && model_has_pt(opts.model)) {
 		p->write = 0;
 		p->ebx_or = LEAF_7_EBX_PT;
 		p->ecx_or = 0;

@@ -353,6 +353,7 @@ static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 
 void instrument_init(qemu_plugin_id_t id)
 {
+	blocks.on = opts.drill;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate, NULL);
 	qemu_plugin_register_vcpu_discon_cb(id, DISCON_INTERRUPT | DISCON_EXCEPTION, on_discon, NULL);
 }

@@ -101,6 +101,13 @@ static const struct model models[] = {
 		.tsx = true,
 		TIMING, COMMON,
 	},
+	{
+		.name = "none",
+		.about = "what QEMU has without the emulator: neither Intel PT nor a PMU",
+		.qemu_cpu = "Skylake-Server",
+		.phys_bits = 40,
+		.virt_bits = 48,
+	},
 };
 
 #define NUM_MODELS (sizeof(models) / sizeof(models[0]))
@@ -143,6 +150,8 @@ bool model_vmx_misc(const struct model *m, uint64_t *value)
 bool model_cpuid(const struct model *m, uint32_t leaf, uint32_t subleaf, struct cpuid_regs *r)
 {
 	memset(r, 0, sizeof(*r));
+	if (!model_has_pt(m))
+		return false;
 	switch (leaf) {
 	case 0x0a:
 		r->eax = m->pmu_eax;

@@ -51,6 +51,12 @@ struct model {
 	unsigned int virt_bits;		/* linear address width that canonical addresses have */
 };
 
+/* Whether there is anything at all: PT, and the PMU that belongs to it. */
+static inline bool model_has_pt(const struct model *m)
+{
+	return m->pt_ecx;
+}
+
 /* The model called name, or NULL. */
 const struct model *model_find(const char *name);
 const struct model *model_default(void);

@@ -65,6 +65,8 @@ static void on_vcpu_init(unsigned int index, void *opaque)
 	v->pmu.deadline = ALARM_MAX;
 	set_alarm(v, ALARM_MAX);
 	g_mutex_unlock(&init_lock);
+	if (opts.drill)
+		trace_drill(v);
 }
 
 static void at_exit(void *opaque)
@@ -96,6 +98,7 @@ static void usage(void)
 		"  log=on|off             print trace starts, stops and PMIs\n"
 		"  stats=on|off           print counts at exit\n"
 		"  verify=on|off          check the flow tracking while it runs (slow)\n"
+		"  drill=on|off           do all the work of a trace from the start, for nobody to see\n"
 		"  long-tnt=on|off        long TNT packets\n"
 		"  compress-ret=on|off    RET compression (default on)\n"
 		"  overflow=N|off         overflow of the internal buffer each N bytes, 128 or more\n"
@@ -182,6 +185,7 @@ static bool parse(char *arg)
 		return true;
 	}
 	if ((!strcmp(arg, "log") && parse_switch(value, &opts.log)) ||
+	    (!strcmp(arg, "drill") && parse_switch(value, &opts.drill)) ||
 	    (!strcmp(arg, "stats") && parse_switch(value, &opts.stats)) ||
 	    (!strcmp(arg, "verify") && parse_switch(value, &opts.verify)) ||
 	    (!strcmp(arg, "long-tnt") && parse_switch(value, &opts.long_tnt)) ||

@@ -139,7 +139,7 @@ bool pmu_rdpmc(struct vcpu *v, uint32_t ecx, uint64_t *value)
 	bool fixed = ecx >> 30 & 1;
 	uint32_t i = ecx & ~(1u << 30);
 
-	if (i >= (fixed ? PMU_FIXED : PMU_GP))
+	if (!model_has_pt(opts.model) || i >= (fixed ? PMU_FIXED : PMU_GP))
 		return false;
 	pmu_sync(v);
 	*value = fixed ? v->pmu.fixed[i] : v->pmu.gp[i];
@@ -197,6 +197,8 @@ enum msr_result pmu_read(struct vcpu *v, uint32_t msr, uint64_t *value)
 {
 	uint64_t reserved, *reg;
 
+	if (!model_has_pt(opts.model))
+		return MSR_OTHER;
 	if (msr == MSR_PLATFORM_INFO) {
 		*value = (uint64_t)opts.model->base_ratio << 8;
 		return MSR_OK;
@@ -223,6 +225,8 @@ enum msr_result pmu_write(struct vcpu *v, uint32_t msr, uint64_t value)
 	struct pmu *p = &v->pmu;
 	uint64_t reserved, *reg;
 
+	if (!model_has_pt(opts.model))
+		return MSR_OTHER;
 	switch (msr) {
 	case MSR_GLOBAL_STATUS:
 	case MSR_PLATFORM_INFO:

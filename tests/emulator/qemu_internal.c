@@ -24,6 +24,8 @@ static uint64_t (*load_64)(void *env, uint64_t addr, uint32_t memop_idx, uintptr
 static int (*mmu_index)(void *env, unsigned int cpl);
 /* From a CPU's structure to its registers. */
 static size_t env_offset;
+/* Of RIP in them, in words; 0: not looked for, -1: not found. */
+static int rip_index;
 
 bool internal_init(void)
 {
@@ -85,6 +87,27 @@ static size_t find_env(struct vcpu *v)
 		abort();
 	}
 	return found;
+}
+
+/* RIP follows RAX and the other registers, of which there are 16, or 32 with APX. */
+static void find_rip(struct vcpu *v)
+{
+	const uint64_t *env = (const uint64_t *)((char *)get_cpu(v->index) + env_offset);
+	uint64_t rip = guest_reg(v, GUEST_RIP);
+
+	rip_index = env[32] == rip ? 32 : env[16] == rip ? 16 : -1;
+}
+
+uint64_t internal_rip(struct vcpu *v)
+{
+	if (!v->env) {
+		if (!env_offset)
+			env_offset = find_env(v);
+		if (!rip_index)
+			find_rip(v);
+		v->env = (uint64_t *)((char *)get_cpu(v->index) + env_offset);
+	}
+	return rip_index > 0 ? v->env[rip_index] : guest_reg(v, GUEST_RIP);
 }
 
 uint64_t internal_load(struct vcpu *v, uint64_t vaddr, unsigned int bytes, unsigned int cpl, uintptr_t call_site)

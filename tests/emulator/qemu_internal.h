@@ -17,6 +17,9 @@ bool internal_init(void);
 /* What the guest's RDTSC gives at this moment, before offsets. */
 int64_t internal_ticks(void);
 
+/* RIP, in a callback with REGS_WRITE: what guest_reg() gives, in a tenth of the time. */
+uint64_t internal_rip(struct vcpu *v);
+
 /* Have all blocks translated anew, before vCPU index, the calling one, executes its next one. */
 void internal_flush(unsigned int index);
 

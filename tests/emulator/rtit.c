@@ -79,6 +79,8 @@ enum msr_result rtit_write(struct rtit *r, const struct model *m, uint32_t msr, 
 	uint64_t status = STATUS_FILTEREN | STATUS_CONTEXTEN | STATUS_TRIGGEREN | STATUS_ERROR |
 			  STATUS_STOPPED;
 
+	if (!model_has_pt(m))
+		return MSR_OTHER;
 	if (msr == MSR_RTIT_CTL)
 		return write_ctl(r, m, value);
 	if (msr != MSR_RTIT_OUTPUT_BASE && msr != MSR_RTIT_OUTPUT_MASK && msr != MSR_RTIT_STATUS &&
@@ -123,6 +125,8 @@ enum msr_result rtit_write(struct rtit *r, const struct model *m, uint32_t msr, 
 enum msr_result rtit_read(const struct rtit *r, const struct model *m, uint32_t msr, uint64_t live,
 			  uint64_t *value)
 {
+	if (!model_has_pt(m))
+		return MSR_OTHER;
 	switch (msr) {
 	case MSR_RTIT_OUTPUT_BASE:
 		*value = r->output_base;

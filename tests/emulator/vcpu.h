@@ -37,6 +37,7 @@ struct options {
 	const char *truth_dir;	/* NULL: none */
 	bool verify;		/* check the flow tracking against the real rip */
 	bool stats;		/* print a summary at exit */
+	bool drill;		/* trace from the start, to nowhere */
 	bool log;		/* print trace starts, stops and PMIs */
 	bool long_tnt;		/* pack TNT bits into long packets */
 	bool compress_ret;	/* RET compression, unless CTL.DisRETC forbids it */
@@ -169,6 +170,7 @@ struct truth {
 struct vcpu {
 	unsigned int index;
 	struct hot *hot;
+	uint64_t *env;		/* QEMU's registers, see qemu_internal.c */
 	uint64_t clock_base[2];	/* executed instructions - hot->clock */
 	unsigned int clock_seq;	/* odd while clock_base and hot->clock don't belong together */
 	GByteArray *scratch;
@@ -328,6 +330,8 @@ void instrument_update(struct vcpu *v);
 /* branch.c */
 /* TraceEn 0 -> 1, after the registers have been set. */
 void trace_start(struct vcpu *v);
+/* Trace all, from the first instruction on, without the guest's knowledge: opts.drill. */
+void trace_drill(struct vcpu *v);
 /* TraceEn 1 -> 0 by the WRMSR at insn_vaddr (as translated). */
 void trace_stop(struct vcpu *v, uint64_t insn_vaddr);
 /* Output is impossible from here on (ToPA STOP or error, TraceStop). */
