@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <json-c/json.h>
 #include <netlink/genl/genl.h>
 #include <netlink/msg.h>
 
@@ -22,6 +23,7 @@
 static struct nl_msg *message(int skip)
 {
 	static const uint64_t stack[] = { 0xffffffff81000110, 0xffffffff81000220, 0xffffffff81000330 };
+	static const uint64_t user[] = { 0x7f0000001014, 0x401151 };
 	uint64_t regs[PTWATCH_REG_COUNT];
 	struct nl_msg *msg = nlmsg_alloc();
 
@@ -57,6 +59,13 @@ static struct nl_msg *message(int skip)
 	U64(PTWATCH_A_TRACE_OFFSET, 4096);
 	U64(PTWATCH_A_TRACE_SIZE, 2031616);
 	U64(PTWATCH_A_LOST, 5);
+	U64(PTWATCH_A_HIT_ADDRESS, 0xffffffffc0a01180);
+	STR(PTWATCH_A_SYMBOL, "kv_note_result+0x31/0x40 [kvdemo]");
+	if (skip != PTWATCH_A_USER_STACK)
+		nla_put(msg, PTWATCH_A_USER_STACK, sizeof(user), user);
+	U32(PTWATCH_A_FREEZE, PTWATCH_FREEZE_HARDWARE);
+	U32(PTWATCH_A_ACTIONS, PTWATCH_ACTION_EVENT | PTWATCH_ACTION_FREEZE);
+	U64(PTWATCH_A_UNREAD, 2);
 	return msg;
 }
 
@@ -94,6 +103,10 @@ static void parses_every_attribute(void **state)
 	assert_int_equal(alarm.trace_offset, 4096);
 	assert_int_equal(alarm.trace_size, 2031616);
 	assert_int_equal(alarm.lost, 5);
+	assert_int_equal(alarm.hit_address, 0xffffffffc0a01180);
+	assert_int_equal(alarm.user_count, 2);
+	assert_int_equal(alarm.user_stack[1], 0x401151);
+	assert_int_equal(alarm.actions, PTWATCH_ACTION_EVENT | PTWATCH_ACTION_FREEZE);
 	nlmsg_free(msg);
 }
 
@@ -102,6 +115,8 @@ static void optional_and_mandatory(void **state)
 	static const int optional[] = {
 		PTWATCH_A_LABEL, PTWATCH_A_OLD, PTWATCH_A_NEW, PTWATCH_A_STACK, PTWATCH_A_REGS,
 		PTWATCH_A_TRACE_STATE, PTWATCH_A_TRACE_BANK, PTWATCH_A_TRACE_OFFSET, PTWATCH_A_TRACE_SIZE,
+		PTWATCH_A_HIT_ADDRESS, PTWATCH_A_SYMBOL, PTWATCH_A_USER_STACK, PTWATCH_A_FREEZE, PTWATCH_A_ACTIONS,
+		PTWATCH_A_UNREAD,
 	};
 
 	for (int skip = PTWATCH_A_SEQ; skip <= PTWATCH_A_MAX; skip++) {
@@ -135,6 +150,10 @@ static void damaged(void **state)
 	nlmsg_free(msg);
 	msg = message(PTWATCH_A_COMM);
 	nla_put(msg, PTWATCH_A_COMM, 4, "abcd");
+	assert_int_equal(ptw_alarm_parse(nlmsg_hdr(msg), &alarm, &err), -1);
+	nlmsg_free(msg);
+	msg = message(PTWATCH_A_USER_STACK);
+	nla_put(msg, PTWATCH_A_USER_STACK, 20, many);
 	assert_int_equal(ptw_alarm_parse(nlmsg_hdr(msg), &alarm, &err), -1);
 	nlmsg_free(msg);
 	/* A deeper stack than we keep, and an attribute of the future. */
@@ -175,6 +194,7 @@ static void prints(void **state)
 
 	assert_int_equal(ptw_alarm_parse(nlmsg_hdr(msg), &alarm, &err), 0);
 	nlmsg_free(msg);
+	alarm.user_count = 0;
 	text = text_of(&alarm, 60, false, 312);
 	assert_string_equal(text,
 		"ALARM #7  write 8 bytes at kv_cache_meta+0x0 (0xffffffffc0a01180)  cpu 1  pid 4242 (health_check)\n"
@@ -217,6 +237,59 @@ static void prints(void **state)
 	free(text);
 }
 
+/* The user's side of a system call, and the part of a watch on several registers that was hit. */
+static void prints_users(void **state)
+{
+	static const char *const user[] = { "write+0x14 [libc.so.6]", "main+0x51 [\033prog]" };
+	struct ptw_alarm_style style = { .width = 60, .names = { .cgroup = "/system.slice/prog.service" } };
+	struct nl_msg *msg = message(0);
+	struct json_object *line, *v;
+	struct ptw_alarm alarm;
+	struct ptw_error err;
+	char *text = NULL;
+	size_t size;
+	FILE *out;
+
+	assert_int_equal(ptw_alarm_parse(nlmsg_hdr(msg), &alarm, &err), 0);
+	nlmsg_free(msg);
+	alarm.len = 32;
+	alarm.hit_address += 0x18;
+	alarm.stack_count = 1;
+	out = open_memstream(&text, &size);
+	ptw_alarm_write_text(out, &alarm, NULL, &style);
+	style.names = (struct ptw_alarm_names){ .cgroup = "/", .user = user };
+	ptw_alarm_write_text(out, &alarm, NULL, &style);
+	fclose(out);
+	assert_string_equal(text,
+		"ALARM #7  write 8 bytes at kv_cache_meta+0x18 (0xffffffffc0a01198)  cpu 1  pid 4242 (health_check)\n"
+		"          old 0x5a5a000000000010  new 0x5a5a0000deadbeef\n"
+		"          stack: 0xffffffff81000110\n"
+		"          user: 0x7f0000001014  0x401151\n"
+		"          cgroup: /system.slice/prog.service\n"
+		"ALARM #7  write 8 bytes at kv_cache_meta+0x18 (0xffffffffc0a01198)  cpu 1  pid 4242 (health_check)\n"
+		"          old 0x5a5a000000000010  new 0x5a5a0000deadbeef\n"
+		"          stack: 0xffffffff81000110\n"
+		"          user: write+0x14 [libc.so.6]  main+0x51 [?prog]\n");
+	free(text);
+	text = NULL;
+	out = open_memstream(&text, &size);
+	style.names.cgroup = "/a";
+	ptw_alarm_write_json_named(out, &alarm, NULL, &style.names);
+	fclose(out);
+	line = json_tokener_parse(text);
+	assert_true(json_object_object_get_ex(line, "cgroup_path", &v));
+	assert_string_equal(json_object_get_string(v), "/a");
+	assert_true(json_object_object_get_ex(line, "hit_address", &v));
+	assert_string_equal(json_object_get_string(v), "0xffffffffc0a01198");
+	assert_true(json_object_object_get_ex(line, "actions", &v));
+	assert_string_equal(json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN), "[\"event\",\"freeze\"]");
+	assert_true(json_object_object_get_ex(line, "user_stack", &v));
+	assert_string_equal(json_object_to_json_string_ext(json_object_array_get_idx(v, 0), JSON_C_TO_STRING_PLAIN),
+			    "{\"ip\":\"0x00007f0000001014\",\"symbol\":\"write+0x14 [libc.so.6]\"}");
+	json_object_put(line);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +297,7 @@ int main(void)
 		cmocka_unit_test(optional_and_mandatory),
 		cmocka_unit_test(damaged),
 		cmocka_unit_test(prints),
+		cmocka_unit_test(prints_users),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -14,6 +14,8 @@
 static const struct ptw_verb *const verbs[] = {
 	&verb_info,
 	&verb_watch,
+	&verb_watches,
+	&verb_unwatch,
 	&verb_record,
 	&verb_snapshot,
 	&verb_calls,

@@ -13,12 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/alarm_printer.h"
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "cli/watch_options.h"
 #include "common/number.h"
 #include "control/alarm_listener.h"
 #include "control/device.h"
@@ -29,9 +32,6 @@
 #include "report/alarm_text.h"
 
 #define VERB "watch"
-#define MAX_TARGETS 16
-#define DEFAULT_BUFFER (4ULL << 20)
-#define DEFAULT_OUTPUT "ptwatch.data"
 /* A PMU type no kernel gives out: recordings want one also where perf has no intel_pt. */
 #define NO_PMU 1000
 /* Alarms kept for the recording; the first ones froze, later ones are of less and less interest. */
@@ -39,29 +39,15 @@
 #define NS_PER_SEC 1000000000ULL
 /* How long a command may take to end by SIGTERM. */
 #define COMMAND_GRACE (2 * NS_PER_SEC)
-
-struct watch_options {
-	bool freeze, json, log;
-	const char *output;
-	uint64_t buffer;
-	const char *buffer_text;	/* as typed; NULL: the default */
-	uint64_t where;		/* PTWATCH_RTIT_CTL_OS, PTWATCH_RTIT_CTL_USER */
-	uint8_t *cpus;		/* NULL: all online */
-	size_t cpus_size;
-	uint64_t count;		/* 0: until something else ends it */
-	uint64_t rate;		/* 0: the module's default */
-	uint64_t timeout;	/* ns; 0: none */
-	char **command;		/* NULL: none */
-	struct ptw_watch_target target[MAX_TARGETS];
-	const char *name[MAX_TARGETS];
-	unsigned int targets;
-};
+/* Milliseconds between two looks at whether the watches live: nothing tells of a module that was unloaded. */
+#define CHECK_INTERVAL 1000
 
 struct session {
 	const struct watch_options *opt;
 	struct ptw_device device;
 	struct ptw_alarm_listener *listener;
 	struct ptw_symbols *symbols;
+	struct alarm_printer printer;
 	struct ptw_recording_writer *writer;
 	uint32_t id[MAX_TARGETS];
 	uint64_t alarms;
@@ -70,173 +56,16 @@ struct session {
 	ssize_t pending;	/* the kept alarm whose trace line waits for the recording; -1: none */
 	bool frozen;
 	bool damaged;		/* a CPU ended its trace by itself */
+	uint64_t stack_start, stack_end;	/* of --if-stack */
+	int process[MAX_TARGETS];	/* pidfd of the process that the target's place belongs to; -1: none */
 	int signals;		/* signalfd */
 	void (*old_pipe)(int), (*old_xfsz)(int);
 	pid_t child;		/* 0: none, or it ended */
 	bool command_ended;
+	bool all_ended;		/* no watch can hit any more */
+	pid_t owner_ended;	/* process that ended, to which a target belonged; 0: none */
 	int signal;		/* that ended us; 0: none */
 };
-
-static void print_help(void)
-{
-	fputs("Who touches this memory, or reaches this code? With --freeze: and by what path?\n\n"
-	      "Usage: ptwatch watch TARGET… [OPTION]… [-- COMMAND [ARGUMENT]…]\n\n"
-	      "TARGET is PLACE:LEN:MODE, up to as many as there are debug registers (4):\n"
-	      "  PLACE   sym, sym+0x10, module:sym or 0xADDRESS, in the kernel\n"
-	      "  LEN     1, 2, 4 or 8 bytes, aligned; none with mode x\n"
-	      "  MODE    w: written, rw: read or written, x: executed\n\n"
-	      "      --freeze        trace with Intel PT, and freeze the trace of the CPU that hits\n"
-	      "  -o, --output DIR    with --freeze: write the recording there (default " DEFAULT_OUTPUT ")\n"
-	      "  -m, --buffer SIZE   trace buffer of each CPU, the newest bytes stay (default 4M)\n"
-	      "  -k, --kernel        trace the kernel (default)\n"
-	      "  -u, --user          trace user code; with -k both\n"
-	      "  -C, --cpu CPUS      trace these CPUs only, e.g. 0-3,8 (the watch is armed on all)\n"
-	      "  -n, --count N       end after N alarms (default 1); 0: go on until interrupted\n"
-	      "      --follow        the same as --count 0\n"
-	      "      --rate N        at most N alarms a second for each target, the rest is counted (default 100)\n"
-	      "      --timeout TIME  give up after TIME: 10 or 10s, 500ms, 2m (no alarm by then: exit status 1)\n"
-	      "      --no-log        no copy of the alarm in the kernel log\n"
-	      "      --json          one JSON object a line for each alarm\n"
-	      "  -h, --help          this text\n\n"
-	      "COMMAND is run once everything is armed; its end ends the watch. Ctrl-C ends cleanly. Exit status 0 when there\n"
-	      "was an alarm, 1 when there was none.\n\n"
-	      "Not seen, because the hardware or the kernel masks it: writes by NMI, #MC and #DB handlers, and by devices\n"
-	      "(DMA).\n\n"
-	      "  ptwatch watch jiffies_64:8:w\n"
-	      "  ptwatch watch jiffies_64:8:w --freeze -o crime\n"
-	      "  ptwatch watch do_exit:x --follow --json\n", stdout);
-}
-
-/* ---- the command line ---- */
-
-enum { OPT_FREEZE = 256, OPT_FOLLOW, OPT_RATE, OPT_TIMEOUT, OPT_LOG, OPT_NO_LOG, OPT_JSON };
-
-static const struct option options[] = {
-	{ "freeze", no_argument, NULL, OPT_FREEZE },
-	{ "output", required_argument, NULL, 'o' },
-	{ "buffer", required_argument, NULL, 'm' },
-	{ "kernel", no_argument, NULL, 'k' },
-	{ "user", no_argument, NULL, 'u' },
-	{ "cpu", required_argument, NULL, 'C' },
-	{ "count", required_argument, NULL, 'n' },
-	{ "follow", no_argument, NULL, OPT_FOLLOW },
-	{ "rate", required_argument, NULL, OPT_RATE },
-	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
-	{ "log", no_argument, NULL, OPT_LOG },
-	{ "no-log", no_argument, NULL, OPT_NO_LOG },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
-};
-
-/* Return: -1 to go on, else the exit status. */
-static int parse_option(struct watch_options *opt, int option, char **argv)
-{
-	switch (option) {
-	case OPT_FREEZE:
-		opt->freeze = true;
-		break;
-	case 'o':
-		if (!*optarg)
-			return cli_usage(VERB, "-o needs the name of a directory");
-		opt->output = optarg;
-		break;
-	case 'm':
-		if (ptw_parse_size(optarg, &opt->buffer) || !opt->buffer)
-			return cli_usage(VERB, "--buffer %s is not a size such as 65536, 512k or 4M", optarg);
-		opt->buffer_text = optarg;
-		break;
-	case 'k':
-		opt->where |= PTWATCH_RTIT_CTL_OS;
-		break;
-	case 'u':
-		opt->where |= PTWATCH_RTIT_CTL_USER;
-		break;
-	case 'C':
-		free(opt->cpus);
-		opt->cpus = NULL;
-		if (ptw_parse_cpus(optarg, &opt->cpus, &opt->cpus_size) < 0)
-			return cli_usage(VERB, "--cpu %s is not a list of CPUs such as 0-3,8", optarg);
-		break;
-	case 'n':
-		if (ptw_parse_uint(optarg, 0, UINT32_MAX, &opt->count))
-			return cli_usage(VERB, "--count %s is not a number of alarms from 1 to %u, or 0 for no end", optarg,
-					 UINT32_MAX);
-		break;
-	case OPT_FOLLOW:
-		opt->count = 0;
-		break;
-	case OPT_RATE:
-		if (ptw_parse_uint(optarg, 1, UINT32_MAX, &opt->rate))
-			return cli_usage(VERB, "--rate %s is not a number of alarms a second, from 1", optarg);
-		break;
-	case OPT_TIMEOUT:
-		if (ptw_parse_duration(optarg, &opt->timeout) || !opt->timeout)
-			return cli_usage(VERB, "--timeout %s is not a time such as 10, 1.5s, 500ms or 2m", optarg);
-		break;
-	case OPT_LOG:
-		opt->log = true;
-		break;
-	case OPT_NO_LOG:
-		opt->log = false;
-		break;
-	case OPT_JSON:
-		opt->json = true;
-		break;
-	case 'h':
-		print_help();
-		return cli_flush(VERB);
-	default:
-		return cli_bad_option(VERB, option, argv, options);
-	}
-	return -1;
-}
-
-/* Return: -1 to go on, else the exit status. */
-static int parse_command_line(struct watch_options *opt, int argc, char **argv)
-{
-	int option, status, end;
-
-	*opt = (struct watch_options){ .log = true, .count = 1, .buffer = DEFAULT_BUFFER };
-	/* getopt() mixes what stands before and behind "--", so the command is cut off first. */
-	for (end = 1; end < argc; end++)
-		if (!strcmp(argv[end], "--"))
-			break;
-	if (end < argc) {
-		if (end + 1 == argc)
-			return cli_usage(VERB, "no COMMAND after --");
-		opt->command = &argv[end + 1];
-		argv[end] = NULL;
-	}
-	opterr = 0;
-	while ((option = getopt_long(end, argv, ":o:m:kuC:n:h", options, NULL)) != -1) {
-		status = parse_option(opt, option, argv);
-		if (status >= 0)
-			return status;
-	}
-	if (optind == end)
-		return cli_usage(VERB, "nothing to watch; the form is SYMBOL[+OFFSET]:LEN:MODE, e.g. jiffies_64:8:w");
-	for (; optind < end; optind++) {
-		struct ptw_error err;
-
-		if (opt->targets == MAX_TARGETS)
-			return cli_usage(VERB, "more than %d targets", MAX_TARGETS);
-		if (ptw_watch_target_parse(argv[optind], &opt->target[opt->targets], &err))
-			return cli_usage(VERB, "%s", err.text);
-		opt->name[opt->targets++] = argv[optind];
-	}
-	if (!opt->freeze && (opt->output || opt->where || opt->cpus || opt->buffer_text))
-		return cli_usage(VERB, "-o, -m, -k, -u and -C are about the trace; add --freeze to have one");
-	if (!opt->output)
-		opt->output = DEFAULT_OUTPUT;
-	/*
-	 * The watched memory is the kernel's and so is the code that touches it. A recording holds no user
-	 * code yet, and the decoder would lose the kernel's next steps at each stretch it can't follow.
-	 */
-	if (!opt->where)
-		opt->where = PTWATCH_RTIT_CTL_OS;
-	return -1;
-}
 
 /* ---- alarms ---- */
 
@@ -292,7 +121,6 @@ static void say_why_not_frozen(const struct session *s, const struct ptw_alarm *
 static void on_alarm(const struct ptw_alarm *alarm, void *arg)
 {
 	struct session *s = arg;
-	struct ptw_alarm_style style;
 	bool froze = alarm->have_trace && alarm->trace_state == PTWATCH_STATE_FROZEN;
 	bool kept = false;
 	unsigned int i;
@@ -304,17 +132,10 @@ static void on_alarm(const struct ptw_alarm *alarm, void *arg)
 	if (i == s->opt->targets || !wants_more(s))
 		return;
 	s->alarms++;
-	if (s->opt->freeze)
+	if (s->opt->actions & TRACE_ACTIONS)
 		kept = keep_alarm(s, alarm);
-	if (s->opt->json) {
-		ptw_alarm_write_json(stdout, alarm, s->symbols);
-	} else {
-		style.colour = cli_colour(stdout);
-		style.width = cli_width(stdout, 110);
-		ptw_alarm_write_text(stdout, alarm, s->symbols, &style);
-	}
-	cli_sync();
-	if (!s->opt->freeze)
+	alarm_printer_print(&s->printer, alarm);
+	if (!(s->opt->actions & PTWATCH_ACTION_FREEZE))
 		return;
 	if (!froze) {
 		say_why_not_frozen(s, alarm);
@@ -335,7 +156,8 @@ static int load_symbols(struct session *s, struct ptw_error *err)
 	bool needed = false;
 
 	for (unsigned int i = 0; i < s->opt->targets; i++)
-		needed |= !s->opt->target[i].is_address;
+		needed |= s->opt->target[i].kind == PTW_PLACE_SYMBOL || s->opt->target[i].pid;
+	needed |= !!s->opt->stack;
 	s->symbols = ptw_symbols_new();
 	if (!s->symbols)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
@@ -347,33 +169,105 @@ static int load_symbols(struct session *s, struct ptw_error *err)
 	return needed ? -1 : 0;
 }
 
-/* Breakpoints are compared with where instructions begin. */
-static void warn_of_offsets(const struct watch_options *opt)
+/* What was asked for can be done, and may yet not be what was meant. */
+static void tell_remarks(const struct watch_options *opt)
 {
-	for (unsigned int i = 0; i < opt->targets; i++) {
-		const char *offset = strrchr(opt->target[i].label, '+');
+	bool told = false;
 
-		if (opt->target[i].access != PTWATCH_ACCESS_X || !offset || !strcmp(offset, "+0x0"))
-			continue;
-		cli_progress(VERB, "%s is hit only if an instruction begins there; within one nothing ever hits", opt->name[i]);
-		return;
+	for (unsigned int i = 0; i < opt->targets; i++) {
+		const struct ptw_watch_target *target = &opt->target[i];
+
+		if (target->note[0])
+			cli_progress(VERB, "%s: %s", target->text, target->note);
+		if (target->is_code)
+			cli_progress(VERB, "%s watches the bytes of code for data accesses, and the kernel patches code through other addresses; for its execution write %s:x",
+				     target->text, target->place);
+		/* Breakpoints are compared with where instructions begin. */
+		if (target->inside_code && !told)
+			cli_progress(VERB, "%s is hit only if an instruction begins there; within one nothing ever hits", target->text);
+		told |= target->inside_code;
 	}
+}
+
+static int check_slots(const struct session *s, struct ptw_error *err)
+{
+	unsigned int slots = s->device.info.breakpoint_slots, needed = 0, widest = 0;
+
+	for (unsigned int i = 0; i < s->opt->targets; i++) {
+		unsigned int own = ptw_watch_target_slots(&s->opt->target[i]);
+
+		needed += own;
+		widest = own > widest ? own : widest;
+	}
+	if (needed <= slots)
+		return 0;
+	if (widest == 1)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%u targets, but a CPU has %u debug registers; watch fewer",
+				     s->opt->targets, slots);
+	return ptw_error_set(err, PTW_EXIT_FAILED,
+			     "these targets need %u debug registers (one for each 8 bytes), but a CPU has %u; watch fewer or smaller ones",
+			     needed, slots);
+}
+
+/* What depends on the sizes and types of the targets. */
+static int check_condition(struct session *s, struct ptw_error *err)
+{
+	for (unsigned int i = 0; s->opt->has_condition && i < s->opt->targets; i++) {
+		const struct ptw_watch_target *target = &s->opt->target[i];
+		struct ptw_value_condition fitted = s->opt->condition;
+
+		if (target->access == PTWATCH_ACCESS_X)
+			return ptw_error_set(err, PTW_EXIT_USAGE, "--if: %s is about execution, which has no value", target->text);
+		if (target->len > 8 && fitted.op == PTW_VALUE_CHANGED)
+			continue;
+		if (target->len > 8)
+			return ptw_error_set(err, PTW_EXIT_USAGE, "--if %s: %s has %u bytes, and of more than 8 only 'changed' can be told",
+					     fitted.text, target->text, target->len);
+		if (ptw_value_condition_fit(&fitted, target->len, target->is_signed, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* [start, end) of the function that --if-stack names. */
+static int resolve_stack(struct session *s, struct ptw_error *err)
+{
+	const struct ptw_symbol *symbol;
+	uint64_t address;
+
+	if (!s->opt->stack)
+		return 0;
+	if (ptw_symbols_resolve(s->symbols, s->opt->stack, &address, &symbol, err))
+		return -1;
+	if (!symbol || address != symbol->addr || !strchr("tTwW", symbol->type))
+		return ptw_error_set(err, PTW_EXIT_FAILED, "--if-stack %s: not a function", s->opt->stack);
+	s->stack_start = address;
+	s->stack_end = ptw_symbols_end(s->symbols, symbol);
+	return 0;
 }
 
 static int resolve_targets(struct session *s, struct watch_options *opt, struct ptw_error *err)
 {
+	struct ptw_target_context context = { .wait_module = opt->wait_module, .pid = opt->pid };
+	int ret = 0;
+
 	/* First of all: without the module, or the right to use it, it matters little what else is wrong. */
 	if (ptw_device_open(&s->device, err))
 		return -1;
 	if (load_symbols(s, err))
 		return -1;
-	for (unsigned int i = 0; i < opt->targets; i++)
-		if (ptw_watch_target_resolve(&opt->target[i], s->symbols, err))
-			return -1;
-	if (opt->targets > s->device.info.breakpoint_slots)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "%u targets, but a CPU has %u debug registers; watch fewer",
-				     opt->targets, s->device.info.breakpoint_slots);
-	warn_of_offsets(opt);
+	s->printer.json = opt->json;
+	s->printer.symbols = s->symbols;
+	context.symbols = s->symbols;
+	for (unsigned int i = 0; i < opt->targets && !ret; i++) {
+		ret = ptw_watch_target_resolve(&opt->target[i], &context, err);
+		if (opt->percpu)
+			opt->target[i].flags |= PTWATCH_WATCH_PERCPU;
+	}
+	ptw_target_context_release(&context);
+	if (ret || check_condition(s, err) || resolve_stack(s, err) || check_slots(s, err))
+		return -1;
+	tell_remarks(opt);
 	return 0;
 }
 
@@ -416,45 +310,121 @@ static int start_trace(struct session *s, struct ptw_error *err)
 	s->writer = ptw_recording_create(s->opt->output, &config, err);
 	if (!s->writer)
 		return -1;
-	return ptw_device_trace_start(&s->device, err);
+	/* With --start a hit is what starts it. */
+	return s->opt->actions & PTWATCH_ACTION_START ? 0 : ptw_device_trace_start(&s->device, err);
+}
+
+static uint32_t value_op(enum ptw_value_op op)
+{
+	static const uint32_t ops[] = {
+		[PTW_VALUE_CHANGED] = PTWATCH_VALUE_CHANGED, [PTW_VALUE_ANY] = PTWATCH_VALUE_NE, [PTW_VALUE_EQ] = PTWATCH_VALUE_EQ,
+		[PTW_VALUE_NE] = PTWATCH_VALUE_NE, [PTW_VALUE_LT] = PTWATCH_VALUE_LT, [PTW_VALUE_LE] = PTWATCH_VALUE_LE,
+		[PTW_VALUE_GT] = PTWATCH_VALUE_GT, [PTW_VALUE_GE] = PTWATCH_VALUE_GE,
+	};
+
+	return ops[op];
+}
+
+static void fill_condition(const struct watch_options *opt, const struct ptw_watch_target *target,
+			   struct ptwatch_watch *watch)
+{
+	struct ptw_value_condition fitted = opt->condition;
+
+	if (!opt->has_condition)
+		return;
+	watch->value_op = value_op(fitted.op);
+	if (fitted.op == PTW_VALUE_CHANGED)
+		return;
+	/* It was checked before. */
+	ptw_value_condition_fit(&fitted, target->len, target->is_signed, NULL);
+	watch->value = fitted.value;
+	watch->value_mask = fitted.mask;
+	if (fitted.is_signed) {
+		watch->value_flags = PTWATCH_VALUE_SIGNED;
+		watch->value = (int64_t)(fitted.value << (64 - 8 * target->len)) >> (64 - 8 * target->len);
+		watch->value_mask = 0;
+	}
+}
+
+static void fill_watch(const struct session *s, const struct ptw_watch_target *target, struct ptwatch_watch *watch)
+{
+	const struct watch_options *opt = s->opt;
+
+	*watch = (struct ptwatch_watch){
+		.flags = target->flags | (opt->persistent ? PTWATCH_WATCH_PERSISTENT : 0),
+		.address = target->address,
+		.len = target->len,
+		.access = target->access,
+		.actions = opt->actions,
+		.max_hits = opt->count,
+		.max_rate = opt->rate,
+		.tgid = target->tgid,
+		.nr_filters = opt->filters,
+		.filters = (uintptr_t)opt->filter,
+		.cpus = (uintptr_t)opt->hit_cpus,
+		.cpus_size = opt->hit_cpus ? opt->hit_cpus_size : 0,
+		.skip = opt->skip,
+		.stack_start = s->stack_start,
+		.stack_end = s->stack_end,
+		.max_storm = opt->storm,
+	};
+	memcpy(watch->label, target->label, sizeof(watch->label));
+	memcpy(watch->module, target->module, sizeof(watch->module));
+	memcpy(watch->symbol, target->symbol, sizeof(watch->symbol));
+	fill_condition(opt, target, watch);
+}
+
+static void tell_armed(const struct ptw_watch_target *target, const struct ptwatch_watch_stat *stat,
+		       const char *then)
+{
+	char where[128], on[64];
+
+	if (stat->state == PTWATCH_WATCH_WAITING) {
+		fprintf(stderr, "armed: %s as soon as module %s is loaded, %s (not seen: writes by NMI, #MC and #DB handlers, DMA)\n",
+			target->text, target->module, then);
+		return;
+	}
+	snprintf(where, sizeof(where), "at 0x%016" PRIx64, target->address);
+	if (target->flags & PTWATCH_WATCH_WAIT_MODULE)
+		snprintf(where, sizeof(where), "in module %s", target->module);
+	else if (target->flags & PTWATCH_WATCH_PERCPU)
+		snprintf(where, sizeof(where), "(per-CPU)");
+	if (target->flags & PTWATCH_WATCH_USER)
+		snprintf(on, sizeof(on), "in %u thread%s of process %d", stat->armed_cpus, stat->armed_cpus == 1 ? "" : "s",
+			 target->tgid);
+	else
+		snprintf(on, sizeof(on), "on %u CPU%s", stat->armed_cpus, stat->armed_cpus == 1 ? "" : "s");
+	fprintf(stderr, "armed: %s %s %s, %s (not seen: writes by NMI, #MC and #DB handlers, DMA)\n", target->text, where, on,
+		then);
 }
 
 static int arm(struct session *s, struct ptw_error *err)
 {
 	struct ptwatch_watch_stat stat;
-	unsigned int cpus;
 	uint8_t *online;
 	size_t size;
 	int count = ptw_online_cpus(&online, &size);
+	char then[64];
 
 	if (count > 0)
 		free(online);
 	for (unsigned int i = 0; i < s->opt->targets; i++) {
 		const struct ptw_watch_target *target = &s->opt->target[i];
-		struct ptwatch_watch watch = {
-			.address = target->address,
-			.len = target->len,
-			.access = target->access,
-			.actions = PTWATCH_ACTION_EVENT,
-			.max_hits = s->opt->count,
-			.max_rate = s->opt->rate,
-		};
+		struct ptwatch_watch watch;
 
-		if (s->opt->log)
-			watch.actions |= PTWATCH_ACTION_LOG;
-		if (s->opt->freeze)
-			watch.actions |= PTWATCH_ACTION_FREEZE;
-		memcpy(watch.label, target->label, sizeof(watch.label));
-		if (ptw_device_watch_add(&s->device, &watch, s->opt->name[i], err))
+		fill_watch(s, target, &watch);
+		if (ptw_device_watch_add(&s->device, &watch, target->text, err))
 			return -1;
 		s->id[i] = watch.id;
+		if (target->pid)
+			s->process[i] = syscall(SYS_pidfd_open, ptw_thread_tgid(target->pid), 0);
+		else if (target->tgid)
+			s->process[i] = syscall(SYS_pidfd_open, target->tgid, 0);
 		/* It may have hit, and be disarmed, already. */
-		if (ptw_device_watch_stat(&s->device, watch.id, &stat, NULL) || !stat.armed_cpus)
-			cpus = count > 0 ? count : 0;
-		else
-			cpus = stat.armed_cpus;
-		fprintf(stderr, "armed: %s at 0x%016" PRIx64 " on %u CPU%s, waiting… (not seen: writes by NMI, #MC and #DB handlers, DMA)\n",
-			s->opt->name[i], target->address, cpus, cpus == 1 ? "" : "s");
+		if (ptw_device_watch_stat(&s->device, watch.id, &stat, NULL) || stat.state == PTWATCH_WATCH_DONE)
+			stat = (struct ptwatch_watch_stat){ .armed_cpus = count > 0 ? count : 0 };
+		snprintf(then, sizeof(then), s->opt->persistent ? "stays as watch %u" : "waiting…", watch.id);
+		tell_armed(target, &stat, then);
 	}
 	return 0;
 }
@@ -551,13 +521,14 @@ static void read_signals(struct session *s)
 	}
 }
 
-/* Whether no watch can hit any more, because each had its --count. */
-static bool all_disarmed(struct session *s)
+/* Whether no watch can hit any more: each had its --count, or what it watched is gone. */
+static bool all_ended(struct session *s)
 {
 	struct ptwatch_watch_stat stat;
 
 	for (unsigned int i = 0; i < s->opt->targets; i++)
-		if (!ptw_device_watch_stat(&s->device, s->id[i], &stat, NULL) && stat.armed_cpus)
+		if (!ptw_device_watch_stat(&s->device, s->id[i], &stat, NULL) &&
+		    (stat.state == PTWATCH_WATCH_ARMED || stat.state == PTWATCH_WATCH_WAITING))
 			return false;
 	return true;
 }
@@ -570,7 +541,7 @@ static bool all_delivered(struct session *s)
 	for (unsigned int i = 0; i < s->opt->targets; i++) {
 		if (ptw_device_watch_stat(&s->device, s->id[i], &stat, NULL))
 			return true;
-		if (stat.hits != stat.alarms + stat.ignored + stat.rate_limited + stat.dropped)
+		if (stat.hits != stat.alarms + stat.filtered + stat.ignored + stat.rate_limited + stat.dropped)
 			return false;
 	}
 	return true;
@@ -595,34 +566,44 @@ static int collect_stragglers(struct session *s, struct ptw_error *err)
 static int wait_for_alarms(struct session *s, struct ptw_error *err)
 {
 	uint64_t deadline = s->opt->timeout ? now() + s->opt->timeout : 0, overruns = 0, time;
-	struct pollfd fds[] = {
+	struct pollfd fds[2 + MAX_TARGETS] = {
 		{ .fd = ptw_alarm_listener_fd(s->listener), .events = POLLIN },
 		{ .fd = s->signals, .events = POLLIN },
 	};
 
-	while (wants_more(s) && !s->signal && !s->command_ended) {
-		int wait = -1;
+	/* Memory that belongs to a process is given to others when it has ended. A negative fd is skipped. */
+	for (unsigned int i = 0; i < s->opt->targets; i++)
+		fds[2 + i] = (struct pollfd){ .fd = s->process[i], .events = POLLIN };
+	while (wants_more(s) && !s->signal && !s->command_ended && !s->owner_ended) {
+		int wait = CHECK_INTERVAL, ready;
 
 		if (deadline) {
 			time = now();
 			if (time >= deadline)
 				break;
-			/* Rounded up, so that the last round does not spin; an hour at most fits any int. */
+			/* Rounded up, so that the last round does not spin. */
 			time = (deadline - time) / 1000000 + 1;
-			wait = time > 3600000 ? 3600000 : time;
+			wait = time > CHECK_INTERVAL ? CHECK_INTERVAL : time;
 		}
-		if (poll(fds, 2, wait) < 0 && errno != EINTR)
+		ready = poll(fds, 2 + s->opt->targets, wait);
+		if (ready < 0 && errno != EINTR)
 			return ptw_error_set(err, PTW_EXIT_FAILED, "cannot wait for alarms: %s", strerror(errno));
 		read_signals(s);
+		for (unsigned int i = 0; i < s->opt->targets; i++)
+			if (fds[2 + i].revents)
+				s->owner_ended = s->opt->target[i].pid ? s->opt->target[i].pid : s->opt->target[i].tgid;
 		if (ptw_alarm_listener_receive(s->listener, on_alarm, s, err))
 			return -1;
-		if (ptw_alarm_listener_overruns(s->listener, NULL) == overruns)
-			continue;
-		overruns = ptw_alarm_listener_overruns(s->listener, NULL);
-		cli_progress(VERB, "the kernel sends alarms faster than they are read, some are lost; --rate lowers it");
-		/* The last one may be among them: then waiting on would be for ever. */
-		if (all_disarmed(s))
+		if (ptw_alarm_listener_overruns(s->listener, NULL) != overruns) {
+			overruns = ptw_alarm_listener_overruns(s->listener, NULL);
+			cli_progress(VERB, "the kernel sends alarms faster than they are read, some are lost; --rate lowers it");
+			/* The last one may be among them: then waiting on would be for ever. */
+			ready = 0;
+		}
+		if (!ready && all_ended(s)) {
+			s->all_ended = true;
 			break;
+		}
 	}
 	return collect_stragglers(s, err);
 }
@@ -643,10 +624,18 @@ static void report_losses(struct session *s)
 		if (ptw_device_watch_stat(&s->device, s->id[i], &stat, NULL))
 			continue;
 		if (stat.rate_limited)
-			cli_progress(VERB, "%s: %s hits over the rate were counted only; --rate raises it", s->opt->name[i],
+			cli_progress(VERB, "%s: %s hits over the rate were counted only; --rate raises it", s->opt->target[i].text,
 				     ptw_commas(stat.rate_limited, number, sizeof(number)));
+		if (stat.state == PTWATCH_WATCH_STORM)
+			cli_progress(VERB, "%s: disarmed after %s hits, as they came too fast; --storm sets how fast they may", s->opt->target[i].text,
+				     ptw_commas(stat.hits, number, sizeof(number)));
+		if (stat.state == PTWATCH_WATCH_GONE && s->opt->target[i].kind == PTW_PLACE_SYMBOL)
+			cli_progress(VERB, "%s: disarmed, as its module was unloaded", s->opt->target[i].text);
+		if (stat.missed)
+			cli_progress(VERB, "%s: %s times a CPU or thread that came later could not be armed (no free debug register)",
+				     s->opt->target[i].text, ptw_commas(stat.missed, number, sizeof(number)));
 		if (stat.dropped)
-			cli_progress(VERB, "%s: %s hits were dropped because no record was free", s->opt->name[i],
+			cli_progress(VERB, "%s: %s hits were dropped because no record was free", s->opt->target[i].text,
 				     ptw_commas(stat.dropped, number, sizeof(number)));
 	}
 }
@@ -726,16 +715,39 @@ static void print_pending_trace_line(struct session *s, bool recorded)
 	s->pending = -1;
 }
 
+/* Hits that were no alarms: whoever set conditions wants to know that there were any. */
+static const char *let_pass(struct session *s, char *buf, size_t size)
+{
+	struct ptwatch_watch_stat stat;
+	uint64_t filtered = 0;
+	char number[32];
+
+	buf[0] = '\0';
+	for (unsigned int i = 0; i < s->opt->targets; i++)
+		if (!ptw_device_watch_stat(&s->device, s->id[i], &stat, NULL))
+			filtered += stat.filtered;
+	if (filtered)
+		snprintf(buf, size, " (%s hit%s did not meet the conditions)", ptw_commas(filtered, number, sizeof(number)),
+			 filtered == 1 ? "" : "s");
+	return buf;
+}
+
 /* Without an alarm the answer is "nobody", which is a failure as for grep(1). */
 static int no_alarm(struct session *s, struct ptw_error *err)
 {
-	const char *what = s->opt->targets == 1 ? s->opt->name[0] : "any of the targets";
+	const char *what = s->opt->targets == 1 ? s->opt->target[0].text : "any of the targets";
+	char passed[96];
 
+	let_pass(s, passed, sizeof(passed));
 	if (s->signal)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "interrupted; nothing had touched %s", what);
+		return ptw_error_set(err, PTW_EXIT_FAILED, "interrupted; nothing had touched %s%s", what, passed);
 	if (s->command_ended)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "%s ended; nothing had touched %s", s->opt->command[0], what);
-	return ptw_error_set(err, PTW_EXIT_FAILED, "no hit in time; nothing touched %s", what);
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s ended; nothing had touched %s%s", s->opt->command[0], what, passed);
+	if (s->owner_ended)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "process %d ended; nothing had touched %s%s", s->owner_ended, what, passed);
+	if (s->all_ended)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "disarmed; nothing had touched %s%s", what, passed);
+	return ptw_error_set(err, PTW_EXIT_FAILED, "no hit in time; nothing touched %s%s", what, passed);
 }
 
 static int conclude(struct session *s, struct ptw_error *err)
@@ -743,9 +755,9 @@ static int conclude(struct session *s, struct ptw_error *err)
 	report_losses(s);
 	if (!s->alarms)
 		return no_alarm(s, err);
-	if (!s->opt->freeze)
+	if (!(s->opt->actions & TRACE_ACTIONS))
 		return 0;
-	if (!s->frozen)
+	if (s->opt->actions & PTWATCH_ACTION_FREEZE && !s->frozen)
 		return ptw_error_set(err, PTW_EXIT_FAILED,
 				     "no trace was frozen, so there is no recording; trace every CPU (no -C)");
 	if (write_recording(s, err)) {
@@ -794,7 +806,11 @@ static void close_session(struct session *s)
 		ptw_recording_abort(s->writer);
 	ptw_device_close(&s->device);
 	ptw_alarm_listener_close(s->listener);
+	alarm_printer_release(&s->printer);
 	ptw_symbols_free(s->symbols);
+	for (unsigned int i = 0; i < MAX_TARGETS; i++)
+		if (s->process[i] >= 0)
+			close(s->process[i]);
 	if (s->signals >= 0)
 		close(s->signals);
 	free(s->kept);
@@ -820,11 +836,13 @@ static int run(int argc, char **argv)
 	struct session s = { .opt = &opt, .device.fd = -1, .signals = -1, .pending = -1 };
 	struct ptw_error err;
 	sigset_t old;
-	int status = parse_command_line(&opt, argc, argv);
+	int status = watch_options_parse(&opt, argc, argv);
 	int ret;
 
 	if (status >= 0)
 		goto out;
+	for (unsigned int i = 0; i < MAX_TARGETS; i++)
+		s.process[i] = -1;
 	/* Before anything is opened, which would take the place of a stdout or stderr that is closed. */
 	ret = check_streams(&err);
 	if (!ret)
@@ -832,9 +850,9 @@ static int run(int argc, char **argv)
 	/* From here to the end signals are read where it is safe to stop. */
 	if (!ret)
 		ret = block_signals(&s, &old, &err);
-	if (!ret && opt.freeze)
+	if (!ret && opt.actions & TRACE_ACTIONS)
 		ret = start_trace(&s, &err);
-	if (!ret) {
+	if (!ret && !opt.persistent) {
 		s.listener = ptw_alarm_listener_open(&err);
 		ret = s.listener ? 0 : -1;
 	}
@@ -842,10 +860,8 @@ static int run(int argc, char **argv)
 		ret = arm(&s, &err);
 	if (!ret && opt.command)
 		ret = run_command(&s, &old, &err);
-	if (!ret)
-		ret = wait_for_alarms(&s, &err);
-	if (!ret)
-		ret = conclude(&s, &err);
+	if (!ret && !opt.persistent)
+		ret = wait_for_alarms(&s, &err) ? -1 : conclude(&s, &err);
 	status = ret ? cli_error(VERB, &err) : cli_flush(VERB);
 	if (status == PTW_EXIT_OK && s.damaged)
 		status = PTW_EXIT_GAPS;
@@ -854,7 +870,7 @@ static int run(int argc, char **argv)
 	end_command(&s);
 	close_session(&s);
 out:
-	free(opt.cpus);
+	watch_options_free(&opt);
 	return status;
 }
 

@@ -12,6 +12,8 @@
 #include <netlink/genl/genl.h>
 #include <netlink/netlink.h>
 
+#include <linux/ptwatch.h>
+
 /* An alarm with a full stack and registers is about 1 KiB; a storm of a few thousand should fit. */
 #define RECEIVE_BUFFER (4 << 20)
 
@@ -25,6 +27,8 @@ struct ptw_alarm_listener {
 	uint64_t overruns;
 	uint64_t lost;
 	uint64_t last_seq;	/* 0: none yet */
+	uint64_t seen[PTWATCH_READ_MAX];	/* numbers of the alarms that the backlog held */
+	size_t seen_count;
 };
 
 /*
@@ -55,6 +59,9 @@ static const struct nla_policy policy[PTWATCH_A_MAX + 1] = {
 	[PTWATCH_A_TRACE_OFFSET] = { .type = NLA_U64 },
 	[PTWATCH_A_TRACE_SIZE]	 = { .type = NLA_U64 },
 	[PTWATCH_A_LOST]	 = { .type = NLA_U64 },
+	[PTWATCH_A_HIT_ADDRESS]	 = { .type = NLA_U64 },
+	[PTWATCH_A_USER_STACK]	 = { .type = NLA_UNSPEC },
+	[PTWATCH_A_ACTIONS]	 = { .type = NLA_U32 },
 };
 
 /* What every message carries. */
@@ -116,6 +123,7 @@ int ptw_alarm_parse(struct nlmsghdr *message, struct ptw_alarm *alarm, struct pt
 					     "an alarm of the module lacks attribute %d; program and module must be of one version",
 					     mandatory[i]);
 	if ((attr[PTWATCH_A_STACK] && nla_len(attr[PTWATCH_A_STACK]) % sizeof(uint64_t)) ||
+	    (attr[PTWATCH_A_USER_STACK] && nla_len(attr[PTWATCH_A_USER_STACK]) % sizeof(uint64_t)) ||
 	    (attr[PTWATCH_A_REGS] && nla_len(attr[PTWATCH_A_REGS]) % sizeof(uint64_t)))
 		return ptw_error_set(err, PTW_EXIT_FAILED,
 				     "an alarm of the module has a cut array; program and module must be of one version");
@@ -138,6 +146,9 @@ int ptw_alarm_parse(struct nlmsghdr *message, struct ptw_alarm *alarm, struct pt
 	alarm->old_value = u64_of(attr, PTWATCH_A_OLD);
 	alarm->new_value = u64_of(attr, PTWATCH_A_NEW);
 	alarm->stack_count = array_of(attr, PTWATCH_A_STACK, alarm->stack, PTW_ALARM_STACK_MAX);
+	alarm->user_count = array_of(attr, PTWATCH_A_USER_STACK, alarm->user_stack, PTW_ALARM_USER_MAX);
+	alarm->hit_address = u64_of(attr, PTWATCH_A_HIT_ADDRESS);
+	alarm->actions = u32_of(attr, PTWATCH_A_ACTIONS);
 	alarm->have_regs =
 		array_of(attr, PTWATCH_A_REGS, alarm->regs, PTWATCH_REG_COUNT) == PTWATCH_REG_COUNT;
 	alarm->have_trace = !!attr[PTWATCH_A_TRACE_STATE];
@@ -161,6 +172,9 @@ static int received(struct nl_msg *msg, void *arg)
 		listener->failed = true;
 		return NL_OK;
 	}
+	for (size_t i = 0; i < listener->seen_count; i++)
+		if (listener->seen[i] == alarm.seq)
+			return NL_OK;
 	if (listener->overrun && listener->last_seq && alarm.seq > listener->last_seq + 1)
 		listener->lost += alarm.seq - listener->last_seq - 1;
 	listener->overrun = false;
@@ -258,6 +272,53 @@ int ptw_alarm_listener_receive(struct ptw_alarm_listener *listener,
 		}
 		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot receive alarms: %s", nl_geterror(ret));
 	}
+	return listener->failed ? -1 : 0;
+}
+
+static int received_kept(struct nl_msg *msg, void *arg)
+{
+	struct ptw_alarm_listener *listener = arg;
+	struct nlmsghdr *message = nlmsg_hdr(msg);
+	struct ptw_alarm alarm;
+
+	if (!genlmsg_valid_hdr(message, 0) || genlmsg_hdr(message)->cmd != PTWATCH_CMD_ALARM)
+		return NL_OK;
+	if (ptw_alarm_parse(message, &alarm, listener->failed ? NULL : listener->err)) {
+		listener->failed = true;
+		return NL_OK;
+	}
+	if (listener->seen_count < PTWATCH_READ_MAX)
+		listener->seen[listener->seen_count++] = alarm.seq;
+	listener->alarm(&alarm, listener->arg);
+	return NL_OK;
+}
+
+int ptw_alarm_listener_backlog(struct ptw_alarm_listener *listener,
+			       void (*alarm)(const struct ptw_alarm *alarm, void *arg), void *arg,
+			       struct ptw_error *err)
+{
+	/* A socket of its own, so that answers don't mix with the alarms that come meanwhile. */
+	struct nl_sock *socket = nl_socket_alloc();
+	int family, ret;
+
+	if (!socket)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
+	listener->alarm = alarm;
+	listener->arg = arg;
+	listener->err = err;
+	listener->failed = false;
+	ret = genl_connect(socket);
+	family = ret < 0 ? ret : genl_ctrl_resolve(socket, PTWATCH_GENL_NAME);
+	ret = family < 0 ? family : nl_socket_modify_cb(socket, NL_CB_VALID, NL_CB_CUSTOM, received_kept, listener);
+	if (ret >= 0)
+		ret = genl_send_simple(socket, family, PTWATCH_CMD_BACKLOG, PTWATCH_GENL_VERSION, NLM_F_DUMP);
+	if (ret >= 0)
+		ret = nl_recvmsgs_default(socket);
+	nl_socket_free(socket);
+	if (ret == -NLE_PERM)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "listening to alarms needs root (CAP_SYS_ADMIN); run it with sudo");
+	if (ret < 0)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot ask for the alarms that were kept: %s", nl_geterror(ret));
 	return listener->failed ? -1 : 0;
 }
 

@@ -36,6 +36,15 @@ int ptw_alarm_listener_receive(struct ptw_alarm_listener *listener,
 			       struct ptw_error *err);
 
 /**
+ * ptw_alarm_listener_backlog() - hand the alarms of persistent watches that were kept to @alarm, oldest first
+ *
+ * ptw_alarm_listener_receive() does not repeat them.
+ */
+int ptw_alarm_listener_backlog(struct ptw_alarm_listener *listener,
+			       void (*alarm)(const struct ptw_alarm *alarm, void *arg), void *arg,
+			       struct ptw_error *err);
+
+/**
  * ptw_alarm_listener_overruns() - how often the socket overflowed (ENOBUFS) since the listener was opened
  * @lost: out: numbers missing at those places, of which some may belong to watches without an event; may be
  * NULL

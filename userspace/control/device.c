@@ -372,45 +372,99 @@ int ptw_device_trace_advance(struct ptw_device *device, uint32_t cpu, uint64_t t
 			     cpu, strerror(errno));
 }
 
-static int no_slot(const struct ptw_device *device, const char *name, struct ptw_error *err)
+static int no_slot(const struct ptw_device *device, const char *name, const struct ptwatch_refusal *why,
+		   struct ptw_error *err)
 {
-	char who[512], kgdb[64];
+	char who[512], kgdb[64], where[256];
+	unsigned int slots = device->info.breakpoint_slots;
 
+	snprintf(where, sizeof(where), "a CPU has %u, shared with perf, gdb, ptrace and kgdb", slots);
+	if (why->reason == PTWATCH_WHY_SLOTS)
+		snprintf(where, sizeof(where), "it needs %u on each CPU; of the %u of CPU %u watches of ptwatch hold %u, others %s%u",
+			 why->slots_needed, why->slots, why->cpu, why->slots_ours, why->slots_others ? "" : "at this moment ",
+			 why->slots_others);
 	if (ptw_holders_text(PTW_HOLDER_ALL, who, sizeof(who)))
 		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "no free debug register for %s (a CPU has %u, shared with perf, gdb, ptrace and kgdb); %s may hold some: end it, or look with `ls -l /proc/PID/fd`",
-				     name, device->info.breakpoint_slots, who);
+				     "no free debug register for %s (%s); %s may hold some: end it, or look with `ls -l /proc/PID/fd`%s", name,
+				     where, who, why->slots_ours ? " and `ptwatch watches`" : "");
+	if (why->slots_ours)
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "no free debug register for %s (%s); `ptwatch watches` lists them, `ptwatch unwatch` ends one", name,
+				     where);
 	if (!ptw_read_line("/sys/module/kgdboc/parameters/kgdboc", kgdb, sizeof(kgdb)) && kgdb[0])
 		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "no free debug register for %s (a CPU has %u); kgdb is configured on %s and may hold them: `echo > /sys/module/kgdboc/parameters/kgdboc`",
-				     name, device->info.breakpoint_slots, kgdb);
+				     "no free debug register for %s (%s); kgdb is configured on %s and may hold them: `echo > /sys/module/kgdboc/parameters/kgdboc`",
+				     name, where, kgdb);
 	return ptw_error_set(err, PTW_EXIT_FAILED,
-			     "no free debug register for %s (a CPU has %u, shared with perf, gdb, ptrace and kgdb); no process is seen to hold one: look for ptwatch.ko's watch=, other modules and kgdb",
-			     name, device->info.breakpoint_slots);
+			     "no free debug register for %s (%s); no process is seen to hold one: look for other modules and kgdb",
+			     name, where);
+}
+
+static int watch_invalid(const struct ptwatch_watch *watch, const char *name, const struct ptwatch_refusal *why,
+			 struct ptw_error *err)
+{
+	unsigned long long address = watch->address;
+
+	switch (why->reason) {
+	case PTWATCH_WHY_CANONICAL:
+		if (address < 0xffff800000000000ULL && !ptw_five_levels())
+			return ptw_error_set(err, PTW_EXIT_FAILED,
+					     "cannot watch %s: 0x%llx is no address of this kernel, its own begin at 0xffff800000000000",
+					     name, address);
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: 0x%llx is no address of the kernel", name, address);
+	case PTWATCH_WHY_USER_RANGE:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: a process has no address 0x%llx", name, address);
+	case PTWATCH_WHY_UNMAPPED:
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "cannot watch %s: 0x%llx is not mapped, or one the kernel refuses to read", name, address);
+	case PTWATCH_WHY_KERNEL:
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "cannot watch %s: 0x%llx is one the kernel refuses (entry code, GDT, TSS, the debug registers' own data)",
+				     name, address);
+	case PTWATCH_WHY_NOT_PERCPU:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: 0x%llx is not the address of a per-CPU variable", name,
+				     address);
+	case PTWATCH_WHY_ALIGN:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: 0x%llx is not aligned to %u bytes", name, address,
+				     watch->len < 8 ? watch->len : 8);
+	case PTWATCH_WHY_CPUS:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: --cpus names a CPU this machine can't have", name);
+	case PTWATCH_WHY_LABEL:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: the module takes names of printable ASCII only", name);
+	case PTWATCH_WHY_NO_TRACE:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: there is no trace to act on", name);
+	default:
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "cannot watch %s: 0x%llx is not mapped, or one the kernel refuses (entry code, GDT, TSS, the debug registers' own data)",
+				     name, address);
+	}
 }
 
 int ptw_device_watch_add(struct ptw_device *device, struct ptwatch_watch *watch, const char *name,
 			 struct ptw_error *err)
 {
+	struct ptwatch_refusal why = { .size = sizeof(why) };
+
 	watch->size = sizeof(*watch);
+	watch->refusal = (uintptr_t)&why;
 	if (!ioctl(device->fd, PTWATCH_IOC_WATCH_ADD, watch))
 		return 0;
 	switch (errno) {
 	case ENOSPC:
-		return no_slot(device, name, err);
+		return no_slot(device, name, &why, err);
 	case EPERM:
-		if (device->info.flags & PTWATCH_INFO_LOCKDOWN)
+		if (why.reason == PTWATCH_WHY_LOCKDOWN || device->info.flags & PTWATCH_INFO_LOCKDOWN)
 			return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
 					     "kernel lockdown (confidentiality) forbids watching kernel memory; boot without lockdown=confidentiality");
-		return ptw_error_set(err, PTW_EXIT_FAILED, "watching kernel memory " NEEDS_ROOT);
+		return ptw_error_set(err, PTW_EXIT_FAILED, "watching %s " NEEDS_ROOT,
+				     watch->flags & PTWATCH_WATCH_USER ? "this process" : "kernel memory");
 	case EINVAL:
-		if (watch->address < 0xffff800000000000ULL && !ptw_five_levels())
-			return ptw_error_set(err, PTW_EXIT_FAILED,
-					     "cannot watch %s: 0x%llx is no address of this kernel, its own begin at 0xffff800000000000",
-					     name, (unsigned long long)watch->address);
-		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "cannot watch %s: 0x%llx is not mapped, or one the kernel refuses (entry code, GDT, TSS, the debug registers' own data)",
-				     name, (unsigned long long)watch->address);
+		return watch_invalid(watch, name, &why, err);
+	case ENOENT:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: module %s is loaded and has no symbol '%s'", name,
+				     watch->module, watch->symbol);
+	case ESRCH:
+		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: process %u has ended", name, watch->tgid);
 	case EOPNOTSUPP:
 		return ptw_error_set(err, PTW_EXIT_UNSUPPORTED,
 				     "this kernel has no hardware breakpoints (CONFIG_HAVE_HW_BREAKPOINT); %s can't be watched",
@@ -419,6 +473,45 @@ int ptw_device_watch_add(struct ptw_device *device, struct ptwatch_watch *watch,
 		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: %s; `dmesg | tail` may tell more", name,
 				     strerror(errno));
 	}
+}
+
+int ptw_device_watch_next(struct ptw_device *device, uint32_t from, struct ptwatch_watch_entry *entry,
+			  struct ptwatch_watch_stat *stat, struct ptw_error *err)
+{
+	for (;; from = entry->id + 1) {
+		memset(entry, 0, sizeof(*entry));
+		entry->size = sizeof(*entry);
+		entry->id = from;
+		if (ioctl(device->fd, PTWATCH_IOC_WATCH_NEXT, entry)) {
+			if (errno == ENOENT)
+				return 0;
+			if (errno == EPERM)
+				return ptw_error_set(err, PTW_EXIT_FAILED, "listing the watches of everyone " NEEDS_ROOT);
+			return ptw_error_set(err, PTW_EXIT_FAILED, "cannot list watches: %s; program and module must be of one version",
+					     strerror(errno));
+		}
+		memset(stat, 0, sizeof(*stat));
+		stat->size = sizeof(*stat);
+		stat->id = entry->id;
+		stat->flags = PTWATCH_STAT_ANY;
+		if (!ioctl(device->fd, PTWATCH_IOC_WATCH_STAT, stat))
+			return 1;
+		/* It ended in between: the next one. */
+		if (errno != ENOENT || entry->id == UINT32_MAX)
+			return ptw_error_set(err, PTW_EXIT_FAILED, "cannot read the counts of watch %u: %s", entry->id,
+					     strerror(errno));
+	}
+}
+
+int ptw_device_watch_remove(struct ptw_device *device, uint32_t id, struct ptw_error *err)
+{
+	if (!ioctl(device->fd, PTWATCH_IOC_WATCH_REMOVE, (unsigned long)id))
+		return 0;
+	if (errno == ENOENT)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "there is no watch %u (any more)", id);
+	if (errno == EPERM)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "ending a watch " NEEDS_ROOT);
+	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot end watch %u: %s", id, strerror(errno));
 }
 
 int ptw_device_watch_stat(struct ptw_device *device, uint32_t id, struct ptwatch_watch_stat *stat,

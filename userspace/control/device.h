@@ -81,11 +81,22 @@ int ptw_device_trace_flush(struct ptw_device *device, struct ptw_error *err);
 /** ptw_device_trace_advance() - the stream of @cpu has been read up to @tail */
 int ptw_device_trace_advance(struct ptw_device *device, uint32_t cpu, uint64_t tail, struct ptw_error *err);
 
-/** ptw_device_watch_add() - arm @watch, whose size this fills in; @name is how the person called it */
+/** ptw_device_watch_add() - arm @watch, whose size and refusal this fills in; @name is how the person called it */
 int ptw_device_watch_add(struct ptw_device *device, struct ptwatch_watch *watch, const char *name,
 			 struct ptw_error *err);
 int ptw_device_watch_stat(struct ptw_device *device, uint32_t id, struct ptwatch_watch_stat *stat,
 			  struct ptw_error *err);
+
+/**
+ * ptw_device_watch_next() - the watches of everyone, one by one
+ * @from: the lowest number of interest
+ * Return: 1 with @entry and @stat, 0 behind the last one, -1 for a failure.
+ */
+int ptw_device_watch_next(struct ptw_device *device, uint32_t from, struct ptwatch_watch_entry *entry,
+			  struct ptwatch_watch_stat *stat, struct ptw_error *err);
+
+/** ptw_device_watch_remove() - end a watch of anyone */
+int ptw_device_watch_remove(struct ptw_device *device, uint32_t id, struct ptw_error *err);
 
 /**
  * ptw_control_read() - a consistent copy of a control page that the kernel may be writing

@@ -5,8 +5,11 @@
  *	seq, watch, time, tsc, cpu, pid, tgid, cgroup, len, lost	numbers
  *	label, comm, access ("w", "rw", "x")				strings
  *	address, ip, old, new						strings, "0x" and 16 digits
- *	ip_symbol							string, where symbols are known
+ *	ip_symbol, cgroup_path						strings, where they are known
+ *	hit_address							string; of a watch of more than 8 bytes, the 8 that were hit
+ *	actions	["log", "event", "freeze", …]
  *	stack	[{"ip": "0x…", "symbol": "health_tick+0x1d [demo]"}, …]
+ *	user_stack	likewise, of the user code that made the system call
  *	regs	{"ax": "0x…", …}
  *	trace	{"state": "frozen", "bank": 0, "offset": 4096, "size": 65536}
  *
@@ -38,6 +41,9 @@ static const char *const state_name[] = {
 	[PTWATCH_STATE_ERROR] = "error",
 	[PTWATCH_STATE_OFFLINE] = "offline",
 };
+
+/* By the bits of ptwatch_watch.actions. */
+static const char *const action_name[] = { "log", "event", "freeze", "freeze_all", "start", "stop", "panic" };
 
 static const char *const reg_name[PTWATCH_REG_COUNT] = {
 	[PTWATCH_REG_AX] = "ax",   [PTWATCH_REG_BX] = "bx",   [PTWATCH_REG_CX] = "cx",
@@ -112,6 +118,22 @@ static struct json_object *symbol_object(const struct ptw_symbols *symbols, uint
 	return json_object_new_string(ptw_symbols_format(symbols, addr, name, sizeof(name)));
 }
 
+static int add_frame(struct json_object *stack, uint64_t ip, struct json_object *symbol)
+{
+	struct json_object *frame = json_object_new_object();
+
+	if (!frame || json_object_array_add(stack, frame)) {
+		json_object_put(frame);
+		json_object_put(symbol);
+		return -1;
+	}
+	if (add(frame, "ip", hex_object(ip))) {
+		json_object_put(symbol);
+		return -1;
+	}
+	return symbol ? add(frame, "symbol", symbol) : 0;
+}
+
 static int add_stack(struct json_object *to, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols)
 {
 	struct json_object *stack = json_object_new_array();
@@ -120,22 +142,43 @@ static int add_stack(struct json_object *to, const struct ptw_alarm *alarm, cons
 	if (add(to, "stack", stack))
 		return -1;
 	for (uint32_t i = 0; i < n; i++) {
-		struct json_object *frame = json_object_new_object();
+		bool known = ptw_symbols_at(symbols, alarm->stack[i]);
 
-		if (!frame || json_object_array_add(stack, frame)) {
-			json_object_put(frame);
-			return -1;
-		}
-		if (add(frame, "ip", hex_object(alarm->stack[i])))
-			return -1;
-		if (ptw_symbols_at(symbols, alarm->stack[i]) &&
-		    add(frame, "symbol", symbol_object(symbols, alarm->stack[i])))
+		if (add_frame(stack, alarm->stack[i], known ? symbol_object(symbols, alarm->stack[i]) : NULL))
 			return -1;
 	}
 	return 0;
 }
 
-static int fill(struct json_object *o, const struct ptw_alarm *a, const struct ptw_symbols *symbols)
+static int add_user_stack(struct json_object *to, const struct ptw_alarm *alarm, const char *const *names)
+{
+	struct json_object *stack = json_object_new_array();
+
+	if (add(to, "user_stack", stack))
+		return -1;
+	for (uint32_t i = 0; i < alarm->user_count; i++) {
+		const char *name = names ? names[i] : NULL;
+
+		if (add_frame(stack, alarm->user_stack[i], name ? text_object(name, strlen(name)) : NULL))
+			return -1;
+	}
+	return 0;
+}
+
+static int add_actions(struct json_object *to, uint32_t actions)
+{
+	struct json_object *list = json_object_new_array();
+
+	if (add(to, "actions", list))
+		return -1;
+	for (size_t i = 0; i < COUNT(action_name); i++)
+		if (actions & 1U << i && json_object_array_add(list, json_object_new_string(action_name[i])))
+			return -1;
+	return 0;
+}
+
+static int fill(struct json_object *o, const struct ptw_alarm *a, const struct ptw_symbols *symbols,
+		const struct ptw_alarm_names *names)
 {
 	int bad = 0;
 
@@ -150,9 +193,13 @@ static int fill(struct json_object *o, const struct ptw_alarm *a, const struct p
 	bad |= add(o, "tgid", json_object_new_uint64(a->tgid));
 	bad |= add(o, "comm", text_object(a->comm, sizeof(a->comm)));
 	bad |= add(o, "cgroup", json_object_new_uint64(a->cgroup));
+	if (names && names->cgroup)
+		bad |= add(o, "cgroup_path", text_object(names->cgroup, strlen(names->cgroup)));
 	if (a->access < COUNT(access_name) && access_name[a->access])
 		bad |= add(o, "access", json_object_new_string(access_name[a->access]));
 	bad |= add(o, "address", hex_object(a->address));
+	if (a->hit_address)
+		bad |= add(o, "hit_address", hex_object(a->hit_address));
 	bad |= add(o, "len", json_object_new_uint64(a->len));
 	bad |= add(o, "ip", hex_object(a->ip));
 	if (ptw_symbols_at(symbols, a->ip))
@@ -162,6 +209,10 @@ static int fill(struct json_object *o, const struct ptw_alarm *a, const struct p
 		bad |= add(o, "new", hex_object(a->new_value));
 	}
 	bad |= add_stack(o, a, symbols);
+	if (a->user_count)
+		bad |= add_user_stack(o, a, names ? names->user : NULL);
+	if (a->actions)
+		bad |= add_actions(o, a->actions);
 	if (a->have_regs) {
 		struct json_object *regs = json_object_new_object();
 
@@ -185,13 +236,14 @@ static int fill(struct json_object *o, const struct ptw_alarm *a, const struct p
 	return bad;
 }
 
-int ptw_alarm_write_json(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols)
+int ptw_alarm_write_json_named(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols,
+			       const struct ptw_alarm_names *names)
 {
 	struct json_object *o = json_object_new_object();
 	const char *text;
 	int ret = -1;
 
-	if (o && !fill(o, alarm, symbols)) {
+	if (o && !fill(o, alarm, symbols, names)) {
 		text = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
 								 JSON_C_TO_STRING_NOSLASHESCAPE);
 		if (text && fprintf(out, "%s\n", text) > 0)
@@ -199,6 +251,11 @@ int ptw_alarm_write_json(FILE *out, const struct ptw_alarm *alarm, const struct 
 	}
 	json_object_put(o);
 	return ret;
+}
+
+int ptw_alarm_write_json(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols)
+{
+	return ptw_alarm_write_json_named(out, alarm, symbols, NULL);
 }
 
 /* Readers: 1 when the key is there and right, 0 when it is absent, -1 when it is of the wrong kind. */
@@ -276,6 +333,44 @@ static int get_name(struct json_object *o, const char *key, const char *const *n
 	return -1;
 }
 
+/* An array of frames, of which the addresses are read. */
+static int get_stack(struct json_object *o, const char *key, uint64_t *stack, uint32_t max, uint32_t *count)
+{
+	struct json_object *v;
+
+	if (!json_object_object_get_ex(o, key, &v))
+		return 0;
+	if (!json_object_is_type(v, json_type_array) || json_object_array_length(v) > max)
+		return -1;
+	for (size_t i = 0; i < json_object_array_length(v); i++) {
+		struct json_object *frame = json_object_array_get_idx(v, i);
+
+		if (!json_object_is_type(frame, json_type_object) || get_hex(frame, "ip", &stack[i]) != 1)
+			return -1;
+		++*count;
+	}
+	return 1;
+}
+
+static int get_actions(struct json_object *o, uint32_t *actions)
+{
+	struct json_object *v;
+
+	if (!json_object_object_get_ex(o, "actions", &v))
+		return 0;
+	if (!json_object_is_type(v, json_type_array))
+		return -1;
+	for (size_t i = 0; i < json_object_array_length(v); i++) {
+		const char *name = json_object_get_string(json_object_array_get_idx(v, i));
+
+		/* Those of a newer program are unknown here. */
+		for (size_t k = 0; name && k < COUNT(action_name); k++)
+			if (!strcmp(name, action_name[k]))
+				*actions |= 1U << k;
+	}
+	return 1;
+}
+
 /* Return: NULL, or the key that is wrong. */
 static const char *parse(struct json_object *o, struct ptw_alarm *a)
 {
@@ -318,19 +413,14 @@ static const char *parse(struct json_object *o, struct ptw_alarm *a)
 	if (got < 0)
 		return "new";
 	a->have_values &= got;
-	if (json_object_object_get_ex(o, "stack", &v)) {
-		if (!json_object_is_type(v, json_type_array) ||
-		    json_object_array_length(v) > PTW_ALARM_STACK_MAX)
-			return "stack";
-		for (size_t i = 0; i < json_object_array_length(v); i++) {
-			struct json_object *frame = json_object_array_get_idx(v, i);
-
-			if (!json_object_is_type(frame, json_type_object) ||
-			    get_hex(frame, "ip", &a->stack[i]) != 1)
-				return "stack";
-			a->stack_count++;
-		}
-	}
+	if (get_stack(o, "stack", a->stack, PTW_ALARM_STACK_MAX, &a->stack_count) < 0)
+		return "stack";
+	if (get_stack(o, "user_stack", a->user_stack, PTW_ALARM_USER_MAX, &a->user_count) < 0)
+		return "user_stack";
+	if (get_hex(o, "hit_address", &a->hit_address) < 0)
+		return "hit_address";
+	if (get_actions(o, &a->actions) < 0)
+		return "actions";
 	if (json_object_object_get_ex(o, "regs", &v)) {
 		if (!json_object_is_type(v, json_type_object))
 			return "regs";

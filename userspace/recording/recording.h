@@ -25,6 +25,7 @@
 #include "symbols/symbols.h"
 
 #define PTW_ALARM_STACK_MAX	64
+#define PTW_ALARM_USER_MAX	64
 
 /** struct ptw_alarm - one PTWATCH_CMD_ALARM message; fields as the attributes of <linux/ptwatch_netlink.h> */
 struct ptw_alarm {
@@ -39,6 +40,16 @@ struct ptw_alarm {
 	uint32_t stack_count;
 	uint64_t stack[PTW_ALARM_STACK_MAX];
 	uint64_t regs[PTWATCH_REG_COUNT];
+	uint64_t hit_address;		/* of a watch of more than 8 bytes: which 8; 0: the only ones */
+	uint32_t actions;		/* PTWATCH_ACTION_*; 0: not told */
+	uint32_t user_count;
+	uint64_t user_stack[PTW_ALARM_USER_MAX];
+};
+
+/** struct ptw_alarm_names - what only the machine of the alarm tells, as long as it knows */
+struct ptw_alarm_names {
+	const char *cgroup;		/* path of the thread's group; NULL: not known */
+	const char *const *user;	/* names of user_stack[]; NULL: addresses only */
 };
 
 /**
@@ -46,6 +57,10 @@ struct ptw_alarm {
  * @symbols (may be NULL)
  */
 int ptw_alarm_write_json(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols);
+
+/** ptw_alarm_write_json_named() - likewise, with @names (may be NULL) */
+int ptw_alarm_write_json_named(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols,
+			       const struct ptw_alarm_names *names);
 
 /* ---- reading ---- */
 

@@ -2,6 +2,7 @@
 #include "report/alarm_text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <linux/ptwatch.h>
@@ -9,7 +10,6 @@
 #include "common/number.h"
 
 #define INDENT "          "
-#define STACK_INDENT INDENT "       "	/* behind "stack: " */
 
 const char *ptw_access_text(uint32_t access)
 {
@@ -35,30 +35,49 @@ static const char *printable(const char *text, char *buf, size_t size)
 	return buf;
 }
 
+/* Names behind a heading, wrapped at @width below the first of them. */
+struct line {
+	FILE *out;
+	size_t column, indent, width;
+	bool begun;
+};
+
+static void begin_line(struct line *line, FILE *out, const char *heading, size_t width)
+{
+	*line = (struct line){ .out = out, .width = width, .indent = strlen(INDENT) + strlen(heading) };
+	line->column = line->indent;
+	fprintf(out, INDENT "%s", heading);
+}
+
+static void add_name(struct line *line, const char *name)
+{
+	size_t length = strlen(name);
+
+	if (line->begun && line->column + 2 + length > line->width) {
+		fprintf(line->out, "\n%*s", (int)line->indent, "");
+		line->column = line->indent;
+	} else if (line->begun) {
+		fputs("  ", line->out);
+		line->column += 2;
+	}
+	fputs(name, line->out);
+	line->column += length;
+	line->begun = true;
+}
+
 static void write_stack(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols,
 			size_t width)
 {
-	size_t column = strlen(STACK_INDENT);
+	struct line line;
 	char name[256];
 
-	fputs(INDENT "stack: ", out);
+	begin_line(&line, out, "stack: ", width);
 	for (uint32_t i = 0; i < alarm->stack_count; i++) {
-		size_t len;
-
 		if (symbols)
 			ptw_symbols_format(symbols, alarm->stack[i], name, sizeof(name));
 		else
 			snprintf(name, sizeof(name), "0x%016" PRIx64, alarm->stack[i]);
-		len = strlen(name);
-		if (i && column + 2 + len > width) {
-			fputs("\n" STACK_INDENT, out);
-			column = strlen(STACK_INDENT);
-		} else if (i) {
-			fputs("  ", out);
-			column += 2;
-		}
-		fputs(name, out);
-		column += len;
+		add_name(&line, name);
 	}
 	/* As long as the kernel's record: it goes on where nobody looked. */
 	if (alarm->stack_count == PTW_ALARM_STACK_MAX)
@@ -66,28 +85,73 @@ static void write_stack(FILE *out, const struct ptw_alarm *alarm, const struct p
 	fputc('\n', out);
 }
 
+static void write_user_stack(FILE *out, const struct ptw_alarm *alarm, const struct ptw_alarm_style *style,
+			     size_t width)
+{
+	struct line line;
+	char name[256];
+
+	begin_line(&line, out, "user: ", width);
+	for (uint32_t i = 0; i < alarm->user_count; i++) {
+		if (style->names.user && style->names.user[i])
+			printable(style->names.user[i], name, sizeof(name));
+		else
+			snprintf(name, sizeof(name), "0x%" PRIx64, alarm->user_stack[i]);
+		add_name(&line, name);
+	}
+	fputc('\n', out);
+}
+
+/* The label of the 8 bytes that were hit: "struct+0x0" is that of the first. */
+static const char *label_of_hit(const struct ptw_alarm *alarm, char *buf, size_t size)
+{
+	uint64_t distance = alarm->hit_address ? alarm->hit_address - alarm->address : 0;
+	const char *plus = strrchr(alarm->label, '+');
+	char *end;
+	uint64_t offset;
+
+	if (!distance)
+		return printable(alarm->label, buf, size);
+	offset = plus ? strtoull(plus + 1, &end, 16) : 0;
+	if (plus && !*end)
+		snprintf(buf, size, "%.*s+0x%" PRIx64, (int)(plus - alarm->label), alarm->label, offset + distance);
+	else
+		snprintf(buf, size, "%s+0x%" PRIx64, alarm->label, distance);
+	for (char *c = buf; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	return buf;
+}
+
 void ptw_alarm_write_text(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols,
 			  const struct ptw_alarm_style *style)
 {
 	const char *alert = style->colour ? "\033[1;31m" : "", *strong = style->colour ? "\033[1m" : "";
 	const char *plain = style->colour ? "\033[0m" : "";
-	char text[sizeof(alarm->label)];
-	int digits = 2 * (alarm->len && alarm->len <= 8 ? alarm->len : 8);
+	uint64_t address = alarm->hit_address ? alarm->hit_address : alarm->address;
+	uint32_t len = alarm->len > 8 && alarm->hit_address ? 8 : alarm->len;
+	size_t width = style->width > 0 ? style->width : 80;
+	char text[sizeof(alarm->label) + 32];
+	int digits = 2 * (len && len <= 8 ? len : 8);
 
 	fprintf(out, "%sALARM #%" PRIu64 "%s  %s ", alert, alarm->seq, plain, ptw_access_text(alarm->access));
 	if (alarm->access != PTWATCH_ACCESS_X)
-		fprintf(out, "%u byte%s at ", alarm->len, alarm->len == 1 ? "" : "s");
+		fprintf(out, "%u byte%s at ", len, len == 1 ? "" : "s");
 	if (alarm->label[0])
-		fprintf(out, "%s%s%s (0x%016" PRIx64 ")", strong, printable(alarm->label, text, sizeof(text)), plain, alarm->address);
+		fprintf(out, "%s%s%s (0x%016" PRIx64 ")", strong, label_of_hit(alarm, text, sizeof(text)), plain, address);
 	else
-		fprintf(out, "%s0x%016" PRIx64 "%s", strong, alarm->address, plain);
+		fprintf(out, "%s0x%016" PRIx64 "%s", strong, address, plain);
 	fprintf(out, "  cpu %u  pid %u (%s)\n", alarm->cpu, alarm->pid,
 		printable(alarm->comm, text, sizeof(text)));
 	if (alarm->have_values)
 		fprintf(out, INDENT "old 0x%0*" PRIx64 "  new 0x%0*" PRIx64 "\n", digits, alarm->old_value, digits,
 			alarm->new_value);
 	if (alarm->stack_count)
-		write_stack(out, alarm, symbols, style->width > 0 ? style->width : 80);
+		write_stack(out, alarm, symbols, width);
+	if (alarm->user_count)
+		write_user_stack(out, alarm, style, width);
+	if (style->names.cgroup && strcmp(style->names.cgroup, "/"))
+		fprintf(out, INDENT "cgroup: %s\n", style->names.cgroup);
 }
 
 void ptw_alarm_write_trace_text(FILE *out, const struct ptw_alarm *alarm, int64_t insns_after)

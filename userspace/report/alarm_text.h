@@ -14,6 +14,7 @@
 struct ptw_alarm_style {
 	int width;	/* columns to wrap the stack at */
 	bool colour;
+	struct ptw_alarm_names names;
 };
 
 /**
@@ -24,7 +25,11 @@ struct ptw_alarm_style {
  *	          old 0x5a5a000000000010  new 0x5a5a0000deadbeef
  *	          stack: health_tick+0x1d [kvdemo]  process_one_work+0x18e  worker_thread+0x4a
  *
- * The line of values is absent where the alarm has none, and the stack too.
+ *	          user: write+0x14 [libc.so.6]  main+0x51 [prog]
+ *	          cgroup: /system.slice/prog.service
+ *
+ * The line of values is absent where the alarm has none, and the stacks too; that of the group where it is
+ * the root, as of kernel threads.
  */
 void ptw_alarm_write_text(FILE *out, const struct ptw_alarm *alarm, const struct ptw_symbols *symbols,
 			  const struct ptw_alarm_style *style);

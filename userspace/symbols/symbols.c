@@ -385,6 +385,38 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/*
+ * Per-CPU variables: the kernel's are between two labels, at 0 before 6.15; those of modules are behind it,
+ * in the part that pcpu_alloc() reserves for them, and of type 'a' as they are in no section of the module.
+ */
+static void mark_percpu(struct ptw_symbols *symbols, size_t from)
+{
+	const uint64_t module_room = 64 << 10;
+	uint64_t start = 0, end = 0;
+
+	for (size_t i = from; i < symbols->count; i++) {
+		const struct ptw_symbol *s = &symbols->entry[i].pub;
+
+		if (s->module || s->name[0] != '_')
+			continue;
+		if (!strcmp(s->name, "__per_cpu_start"))
+			start = s->addr;
+		else if (!strcmp(s->name, "__per_cpu_end"))
+			end = s->addr;
+	}
+	if (end <= start)
+		return;
+	for (size_t i = from; i < symbols->count; i++) {
+		struct entry *e = &symbols->entry[i];
+
+		if (e->pub.addr < start || is_text(e->pub.type) ||
+		    e->pub.addr >= (e->pub.module && tolower((unsigned char)e->pub.type) == 'a' ? end + module_room : end))
+			continue;
+		e->pub.percpu = true;
+		e->by_addr = false;
+	}
+}
+
 int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, struct ptw_error *err)
 {
 	const char *module = NULL;
@@ -471,6 +503,7 @@ int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, str
 			"%s: %s; run as root (CAP_SYSLOG), or set /proc/sys/kernel/kptr_restrict to 0 or 1",
 			path, line ? "all addresses are hidden (zero)" : "holds no symbols");
 	}
+	mark_percpu(symbols, symbols->sorted);
 	return finish_load(symbols, err);
 }
 
@@ -603,6 +636,11 @@ const struct ptw_symbol *ptw_symbols_at(const struct ptw_symbols *symbols, uint6
 			break;
 	}
 	return NULL;
+}
+
+uint64_t ptw_symbols_end(const struct ptw_symbols *symbols, const struct ptw_symbol *symbol)
+{
+	return ((const struct entry *)symbol)->end;
 }
 
 char *ptw_symbols_format(const struct ptw_symbols *symbols, uint64_t addr, char *buf, size_t size)
@@ -756,8 +794,28 @@ static int usage(const char *spelling, struct ptw_error *err)
 		spelling);
 }
 
-int ptw_symbols_resolve(const struct ptw_symbols *symbols, const char *spelling, uint64_t *addr,
-			const struct ptw_symbol **symbol, struct ptw_error *err)
+static const char *find_module(const struct ptw_symbols *symbols, const char *name)
+{
+	for (size_t i = 0; symbols && i < symbols->modules; i++) {
+		const char *known = symbols->module[i];
+		size_t k;
+
+		/* Files are called my-driver.ko and their modules my_driver. */
+		for (k = 0; known[k] && (known[k] == name[k] || (known[k] == '_' && name[k] == '-')); k++)
+			;
+		if (!known[k] && !name[k])
+			return known;
+	}
+	return NULL;
+}
+
+bool ptw_symbols_has_module(const struct ptw_symbols *symbols, const char *name)
+{
+	return find_module(symbols, name);
+}
+
+static int resolve(const struct ptw_symbols *symbols, const char *spelling, bool percpu, uint64_t *addr,
+		   const struct ptw_symbol **symbol, struct ptw_error *err)
 {
 	const char *module = NULL;
 	const struct entry *e;
@@ -795,25 +853,14 @@ int ptw_symbols_resolve(const struct ptw_symbols *symbols, const char *spelling,
 	if (colon && !strcmp(text, "vmlinux")) {
 		kernel_only = true;
 	} else if (colon) {
-		for (size_t i = 0; i < symbols->modules && !module; i++) {
-			const char *known = symbols->module[i];
-			size_t k;
-
-			/* Files are called my-driver.ko and their modules my_driver. */
-			for (k = 0; known[k] &&
-				    (known[k] == text[k] || (known[k] == '_' && text[k] == '-'));
-			     k++)
-				;
-			if (!known[k] && !text[k])
-				module = known;
-		}
+		module = find_module(symbols, text);
 		if (!module)
 			return no_module(symbols, text, err);
 	}
 	e = find_name(symbols, name, module, kernel_only, err);
 	if (!e)
 		return -1;
-	if (!e->by_addr)
+	if (!e->by_addr && !(percpu && e->pub.percpu))
 		return ptw_error_set(
 			err, PTW_EXIT_FAILED, "%s: %s; give the address of the copy you mean (0x…)",
 			name,
@@ -826,4 +873,16 @@ int ptw_symbols_resolve(const struct ptw_symbols *symbols, const char *spelling,
 	if (symbol)
 		*symbol = &e->pub;
 	return 0;
+}
+
+int ptw_symbols_resolve(const struct ptw_symbols *symbols, const char *spelling, uint64_t *addr,
+			const struct ptw_symbol **symbol, struct ptw_error *err)
+{
+	return resolve(symbols, spelling, false, addr, symbol, err);
+}
+
+int ptw_symbols_resolve_percpu(const struct ptw_symbols *symbols, const char *spelling, uint64_t *addr,
+			       const struct ptw_symbol **symbol, struct ptw_error *err)
+{
+	return resolve(symbols, spelling, true, addr, symbol, err);
 }

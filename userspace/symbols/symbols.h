@@ -18,6 +18,7 @@ struct ptw_symbol {
 	const char *name;	/* owned by the table */
 	const char *module;	/* kernel module or file the symbol is from; NULL: the kernel itself */
 	char type;		/* as in kallsyms: t/T text, d/D data, b/B bss, … */
+	bool percpu;		/* a per-CPU variable: @addr is what __per_cpu_offset of a CPU is added to */
 };
 
 struct ptw_symbols;
@@ -45,6 +46,9 @@ int ptw_symbols_load_elf(struct ptw_symbols *symbols, const char *path, uint64_t
 /** ptw_symbols_at() - the symbol that covers @addr, function symbols first; NULL: none. O(log n) */
 const struct ptw_symbol *ptw_symbols_at(const struct ptw_symbols *symbols, uint64_t addr);
 
+/** ptw_symbols_end() - the first address behind @symbol, a pointer that this table gave */
+uint64_t ptw_symbols_end(const struct ptw_symbols *symbols, const struct ptw_symbol *symbol);
+
 /**
  * ptw_symbols_resolve() - the address a person's spelling means
  * @spelling: "sym", "sym+0x10", "module:sym", "module:sym+0x10" or "0xaddr"
@@ -57,6 +61,13 @@ const struct ptw_symbol *ptw_symbols_at(const struct ptw_symbols *symbols, uint6
  */
 int ptw_symbols_resolve(const struct ptw_symbols *symbols, const char *spelling, uint64_t *addr,
 			const struct ptw_symbol **symbol, struct ptw_error *err);
+
+/** ptw_symbols_resolve_percpu() - likewise, also for a per-CPU variable: look at @symbol, which is not NULL */
+int ptw_symbols_resolve_percpu(const struct ptw_symbols *symbols, const char *spelling, uint64_t *addr,
+			       const struct ptw_symbol **symbol, struct ptw_error *err);
+
+/** ptw_symbols_has_module() - whether there are symbols of the module @name ('-' and '_' are one) */
+bool ptw_symbols_has_module(const struct ptw_symbols *symbols, const char *name);
 
 /**
  * ptw_symbols_format() - "sym+0x1d" or "sym+0x1d [module]", else "0x…" (16 digits), for @addr
