@@ -17,12 +17,13 @@ refuses() {
 
 # ---- wrong usage
 
-for verb in stat latency markers; do
+for verb in stat latency markers evidence flame timeline export; do
 	run $verb --help
 	is "$status" 0 "$verb --help"
 	like "$(cat "$tmp/out")" "ptwatch $verb -i rec" "$verb --help has an example"
 	more=()
 	[[ $verb != latency ]] || more=(--from main --to main)
+	[[ $verb != export ]] || more=(--sqlite -o "$tmp/db")
 	refuses 2 'i RECORDING or --raw' $verb
 	refuses 2 "unknown option --nonsense" $verb --nonsense
 	refuses 1 'No such file.*; -i takes' $verb -i "$tmp/missing" "${more[@]}"
@@ -38,6 +39,17 @@ refuses 2 "--names '0xA0': must be TYPE=NAME" markers -i "$tmp" --names 0xA0
 refuses 2 "--type 'start': must be a number" markers -i "$tmp" --type start
 refuses 2 '--context goes with --around' calls -i "$tmp" --context 3
 refuses 2 "--tid 'main': must be the number" calls -i "$tmp" --tid main
+
+refuses 2 "--format 'png': must be folded or svg" flame -i "$tmp" --format png
+refuses 2 '--format svg and --json: only one of them' flame -i "$tmp" --format svg --json
+refuses 2 'unknown option --json' timeline -i "$tmp" --json
+refuses 2 "--from 'noon': must be a time" evidence -i "$tmp" --from noon
+refuses 2 '--to comes before --from' evidence -i "$tmp" --from 2 --to 1
+refuses 2 '--alarm and --everything: only one' evidence -i "$tmp" --alarm 1 --everything
+refuses 2 'as what\? --perf or --sqlite' export -i "$tmp"
+refuses 2 '--perf and --sqlite: only one' export -i "$tmp" --perf --sqlite
+refuses 2 '-o FILE is needed' export -i "$tmp" --sqlite
+refuses 2 '--perf goes with -i' export --raw "$tmp/missing" --image a,0,1,0 --perf -o "$tmp/dir"
 
 # ---- the sample
 
@@ -71,6 +83,58 @@ run calls "${args[@]}" --around main --context 2
 like "$(cat "$tmp/out")" 'main\+0x0 \[hello\] <- __libc_start_main\+0x' '--around shows the call'
 lines=$(wc -l <"$tmp/out")
 ok "--around --context 2 is short ($lines lines)" test "$lines" -le 10
+run flame "${args[@]}"
+like "$(head -n 3 "$tmp/out")" 'trace;_start;__libc_start_main [0-9]+' 'folded stacks'
+total=$(awk '{ sum += $NF } END { print sum }' "$tmp/out")
+run flame "${args[@]}" --json
+is "$(python3 -c 'import json, sys; print(sum(json.loads(line)["self_ns"] for line in sys.stdin))' <"$tmp/out")" "$total" \
+	'the same as JSON'
+run flame "${args[@]}" -o "$tmp/flame.svg"
+is "$(python3 - "$tmp/flame.svg" <<'END'
+import sys, xml.dom.minidom
+boxes = [g for g in xml.dom.minidom.parse(sys.argv[1]).getElementsByTagName("g")]
+titles = [g.getElementsByTagName("title")[0].firstChild.data for g in boxes]
+print(any(t.startswith("main — ") for t in titles), titles[0].startswith("all — "), float(boxes[0].getAttribute("data-w")))
+END
+)" 'True True 1200.0' 'the picture is XML and has its functions'
+
+# A timeline nests: every end has its beginning, and no time runs backwards in a track.
+cat >"$tmp/nests.py" <<'END'
+import gzip, json, sys
+events = json.load(gzip.open(sys.argv[1]) if sys.argv[1].endswith("gz") else open(sys.argv[1]))["traceEvents"]
+stacks, last = {}, {}
+for e in events:
+    track = (e["pid"], e["tid"])
+    if e["ph"] in "BEi":
+        assert e["ts"] >= last.get(track, 0), e
+        last[track] = e["ts"]
+    if e["ph"] == "B":
+        stacks.setdefault(track, []).append(e["name"])
+    elif e["ph"] == "E":
+        assert stacks[track].pop() == e["name"], e
+print(sum(e["ph"] == "B" for e in events), sum(len(s) for s in stacks.values()), any(e["name"] == "main" for e in events))
+END
+run timeline "${args[@]}" -o "$tmp/line.json.gz"
+is "$status" 0 'a timeline, compressed'
+begins=$("$ptwatch" timeline "${args[@]}" | grep -c '"ph":"B"')
+is "$(python3 "$tmp/nests.py" "$tmp/line.json.gz")" "$begins 0 True" "$begins calls nest"
+"$ptwatch" timeline "${args[@]}" --depth 2 >"$tmp/line.json"
+like "$(python3 "$tmp/nests.py" "$tmp/line.json")" '^[0-9]+ 0 False$' '--depth 2 has no main'
+
+run export "${args[@]}" --sqlite -o "$tmp/db"
+is "$status" 0 'a database'
+is "$(python3 - "$tmp/db" <<'END'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+one = lambda sql: db.execute(sql).fetchone()
+print(one("SELECT value FROM meta WHERE key = 'schema'")[0], one("SELECT count(*) FROM call")[0],
+      one("SELECT p.name FROM call c JOIN call q ON c.parent = q.id JOIN symbol s ON c.symbol = s.id JOIN symbol p ON q.symbol = p.id "
+          "WHERE s.name = 'main'")[0], one("SELECT sum(self_ns) FROM call")[0])
+END
+)" "1 $begins __libc_start_main $total" 'with the same calls, and their parents'
+refuses 1 'it exists; remove it' export "${args[@]}" --sqlite -o "$tmp/db"
+refuses 1 'No such file or directory' flame "${args[@]}" -o "$tmp/no/such/dir"
+
 run markers "${args[@]}" --count
 is "$(cat "$tmp/out")" 0 'no markers in it'
 done_testing

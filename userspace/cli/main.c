@@ -24,6 +24,10 @@ static const struct ptw_verb *const verbs[] = {
 	&verb_latency,
 	&verb_markers,
 	&verb_stat,
+	&verb_evidence,
+	&verb_flame,
+	&verb_timeline,
+	&verb_export,
 };
 
 static const struct ptw_verb *find_verb(const char *name)

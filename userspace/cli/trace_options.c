@@ -45,6 +45,7 @@ struct known_option {
 static const struct known_option known[] = {
 	{ { "input", required_argument, NULL, 'i' }, 0, 0 },
 	{ { "cpus", required_argument, NULL, 'C' }, 0, 0 },
+	{ { "output", required_argument, NULL, 'o' }, ACCEPT_OUTPUT | ACCEPT_OWN_OUTPUT, 0 },
 	{ { "raw", required_argument, NULL, OPT_RAW }, 0, 0 },
 	{ { "cpu", required_argument, NULL, OPT_CPU }, 0, 0 },
 	{ { "bits", required_argument, NULL, OPT_BITS }, 0, 0 },
@@ -78,6 +79,8 @@ void trace_options_help(unsigned int accept)
 	      "  -C, --cpus CPU[,CPU…]   only the traces of these CPUs; without it all, or those that\n"
 	      "                          an alarm froze\n",
 	      stdout);
+	if (accept & ACCEPT_OUTPUT)
+		fputs("  -o, --output FILE       write there; with a name in .gz compressed\n", stdout);
 	if (!(accept & ACCEPT_NO_JSON))
 		printf("      --json              one JSON object a line%s\n",
 		       accept & ACCEPT_OWN_FORMAT ? "" : ", like --format json");
@@ -368,6 +371,8 @@ int trace_options_parse(struct trace_options *options, const struct trace_verb *
 	uint64_t given = 0;
 	int option, status;
 
+	const char *letters = accept & (ACCEPT_OUTPUT | ACCEPT_OWN_OUTPUT) ? ":hi:C:o:" : ":hi:C:";
+
 	*options = (struct trace_options){ .verb = verb };
 	for (i = 0; i < KNOWN; i++)
 		if ((!known[i].accept || known[i].accept & accept) && !(known[i].refuse & accept))
@@ -376,7 +381,7 @@ int trace_options_parse(struct trace_options *options, const struct trace_verb *
 		list[count++] = trace_verb->options[i];
 
 	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":hi:C:", list, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, letters, list, NULL)) != -1) {
 		if (option == '?' || option == ':')
 			return cli_bad_option(verb, option, argv, list);
 		if (option == 'h') {
@@ -388,6 +393,8 @@ int trace_options_parse(struct trace_options *options, const struct trace_verb *
 			return status;
 		if (option >= TRACE_OPTION_OWN)
 			status = trace_verb->take_option(option, optarg);
+		else if (option == 'o')
+			options->output = optarg;
 		else if (option == 'i' || option == 'C' || (option >= OPT_RAW && option <= OPT_IMAGES))
 			status = take_source(options, option, optarg);
 		else

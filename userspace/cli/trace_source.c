@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "cli/output.h"
 #include "cli/verb.h"
@@ -431,9 +432,45 @@ static int finish(struct trace_source *source, struct ptw_out *out, bool failed,
 	return source->gaps ? PTW_EXIT_GAPS : PTW_EXIT_OK;
 }
 
+/* ---- where to ---- */
+
+static ssize_t gz_write(void *cookie, const char *data, size_t size)
+{
+	int written = gzwrite(cookie, data, size > 1 << 20 ? 1 << 20 : size);
+
+	return written > 0 ? written : 0;
+}
+
+static int gz_close(void *cookie)
+{
+	return gzclose(cookie) == Z_OK ? 0 : EOF;
+}
+
+/* The file of -o, compressed where its name asks for it; stdout without. */
+static FILE *open_output(const struct trace_options *options, struct ptw_error *err)
+{
+	const cookie_io_functions_t functions = { .write = gz_write, .close = gz_close };
+	size_t length = options->output ? strlen(options->output) : 0;
+	FILE *file;
+	gzFile gz;
+
+	if (!options->output)
+		return stdout;
+	if (length > 3 && !strcmp(options->output + length - 3, ".gz")) {
+		gz = gzopen(options->output, "wb6");
+		file = gz ? fopencookie(gz, "w", functions) : NULL;
+	} else {
+		file = fopen(options->output, "we");
+	}
+	if (!file)
+		ptw_error_set(err, PTW_EXIT_FAILED, "output %s: %s", options->output, strerror(errno));
+	return file;
+}
+
 static int run_opened(const struct trace_verb *verb, struct trace_source *source)
 {
 	static struct ptw_out out;
+	FILE *file;
 	struct ptw_error err;
 	bool failed;
 	int status;
@@ -446,9 +483,17 @@ static int run_opened(const struct trace_verb *verb, struct trace_source *source
 		if (status)
 			return status;
 	}
-	ptw_out_init(&out, stdout, source->options->format == PTW_FORMAT_TEXT && cli_colour(stdout));
+	file = verb->accept & ACCEPT_OUTPUT ? open_output(source->options, &err) : stdout;
+	if (!file)
+		return cli_error(verb->name, &err);
+	ptw_out_init(&out, file, file == stdout && source->options->format == PTW_FORMAT_TEXT && cli_colour(stdout));
 	failed = verb->report(source, &out, &err);
-	return finish(source, &out, failed, &err);
+	status = finish(source, &out, failed, &err);
+	if (file != stdout && fclose(file) && status != PTW_EXIT_FAILED) {
+		ptw_error_set(&err, PTW_EXIT_FAILED, "output %s: %s", source->options->output, strerror(errno ? errno : EIO));
+		return cli_error(verb->name, &err);
+	}
+	return status;
 }
 
 int trace_verb_run(const struct trace_verb *verb, int argc, char **argv)

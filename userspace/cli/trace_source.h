@@ -21,6 +21,8 @@ enum trace_options_accept {
 	ACCEPT_NO_COUNT = 1 << 4,	/* not --count */
 	ACCEPT_OWN_FORMAT = 1 << 5,	/* --format is the verb's own, or not there */
 	ACCEPT_NO_JSON = 1 << 6,	/* nor --json */
+	ACCEPT_OUTPUT = 1 << 7,		/* -o FILE, which the report writes in place of stdout */
+	ACCEPT_OWN_OUTPUT = 1 << 8,	/* -o, which the verb opens itself */
 };
 
 #define TRACE_OPTION_OWN	1024
@@ -43,6 +45,7 @@ struct trace_options {
 	size_t cpus_size;
 
 	/* what and how */
+	const char *output;		/* -o; NULL: stdout */
 	enum ptw_format format;
 	const char *format_text;	/* of --format, as typed */
 	bool json;			/* --json was given */

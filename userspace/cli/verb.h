@@ -15,6 +15,7 @@ struct ptw_verb {
 extern const struct ptw_verb verb_info, verb_watch, verb_record, verb_snapshot, verb_packets, verb_insns, verb_calls;
 extern const struct ptw_verb verb_latency, verb_markers, verb_stat;
 extern const struct ptw_verb verb_watches, verb_unwatch;
+extern const struct ptw_verb verb_evidence, verb_flame, verb_timeline, verb_export;
 
 /** cli_error() - print "ptwatch VERB: <error>" on stderr; returns @err->status so that a verb can return it */
 int cli_error(const char *verb, const struct ptw_error *err);

@@ -183,7 +183,7 @@ static void text_threads(const struct ptw_stat_thread *thread, size_t count,
 		const struct ptw_thread *info = get(context, thread[i].index);
 
 		if (info->tid < 0)
-			snprintf(name, sizeof(name), "whatever ran on cpu %d", info->cpu);
+			snprintf(name, sizeof(name), info->cpu >= 0 ? "whatever ran on cpu %d" : "whatever ran", info->cpu);
 		else if (!info->tid)
 			snprintf(name, sizeof(name), "idle (cpu %d)", info->cpu);
 		else

@@ -73,6 +73,7 @@ static void tell(struct ptw_story_thread *thread, struct ptw_story_event *event)
 	event->has_time = story->flow && story->flow->flags & PTW_FLOW_TIMED;
 	event->time = story->now;
 	event->insns = story->flow ? story->flow->insns : 0;
+	event->trace = story->flow ? story->flow->trace : 0;
 	thread->time = event->time;
 	story->status = story->config.on_event(story->config.context, event);
 }

@@ -83,6 +83,7 @@ struct ptw_story_event {
 	enum ptw_story_kind kind;
 	struct ptw_story_thread *thread;
 	int32_t cpu;
+	uint32_t trace;		/* index in the recording's traces */
 	bool has_time;
 	bool cut;
 	uint64_t time;
