@@ -34,7 +34,7 @@ fails() {
 
 run --help
 is "$status" 0 'ptwatch --help'
-for verb in info watch packets insns calls; do
+for verb in info watch watches unwatch packets insns calls; do
 	like "$stdout" "
   $verb " "--help lists $verb"
 	run $verb --help
@@ -78,11 +78,25 @@ fails 2 'did you mean jiffies:8:w\?' 'watch jiffies:w'
 fails 2 'no read-only watch; use rw' 'watch jiffies:8:r'
 fails 2 "'z' is not a MODE" 'watch jiffies:8:z'
 fails 2 '1, 2, 4 or 8 bytes, not 3' 'watch jiffies:3:w'
-fails 2 '1, 2, 4 or 8 bytes, not 16' 'watch jiffies:16:w'
+fails 2 '1, 2, 4 or 8 bytes, not 12; several together 16, 24 or 32' 'watch jiffies:12:w'
+fails 2 '40 bytes need 5 debug registers, and a CPU has 4; watch at most 32 bytes' 'watch jiffies:40:w'
 fails 2 "'-8' is not a LEN" 'watch jiffies:-8:w'
 fails 2 'an execute watch has no length; write do_exit:x' 'watch do_exit:4:x'
+fails 2 'an execute watch has no length; write do_exit:x' 'watch do_exit:8:x'
 fails 2 'not aligned to 8 bytes.*watch 4 bytes there' 'watch 0xffffffff82000004:8:w'
-fails 2 'not a kernel address' 'watch 0x400000:8:w'
+fails 2 'not a kernel address.*add --pid PID' 'watch 0x400000:8:w'
+fails 2 'not a kernel address.*add --pid PID' 'watch 0x400000:8:w --comm cat'
+fails 2 'neither a kernel address' 'watch 0x8000000000000000:8:w'
+fails 2 'which process\? Say it by one --pid PID' 'watch prog!counter'
+fails 2 'which process\? Say it by one --pid PID' 'watch prog!counter --pid 1,2'
+fails 2 '--pid is the process of prog!counter, and whose hits count for jiffies:8:w; write prog!counter@7' \
+	'watch prog!counter jiffies:8:w --pid 7'
+fails 2 "'me' is neither the number of a process nor an address" 'watch task_struct.cred@me'
+fails 2 'is a field or user code' 'watch task_struct@1'
+fails 2 "'0x400000' is not a kernel address" 'watch inode.i_size@0x400000'
+fails 2 'jiffies:8:w is given twice' 'watch jiffies:8:w jiffies:8:w'
+fails 2 'names no module; write MODULE:jiffies:8:w' 'watch jiffies:8:w --wait-module'
+fails 2 'without --wait-module the kernel' 'watch kvdemo:jiffies:8:w --percpu'
 fails 2 'not a 64-bit address' 'watch 0xnonsense:8:w'
 fails 2 'add --freeze' 'watch jiffies:8:w -o x'
 fails 2 'not a size' 'watch jiffies:8:w --freeze -m much'
@@ -92,6 +106,33 @@ fails 2 '--count -1 is not a number of alarms from 1 to 4294967295, or 0 for no 
 fails 2 'not a time' 'watch jiffies:8:w --timeout soon'
 fails 2 'not a number of alarms a second' 'watch jiffies:8:w --rate 0'
 fails 2 'no COMMAND after --' 'watch jiffies:8:w --'
+fails 2 "--if 'changd': 'new' or 'changed' expected at 'changd'; write changed, new ==" 'watch jiffies:8:w --if changd'
+fails 2 "--if 'new&0x100': the mask has bits beyond the 1 byte watched" 'watch jiffies:1:w --if new&0x100'
+fails 2 "--if 'new==256': 1 byte hold 0 to 0xff" 'watch jiffies:1:w --if new==256'
+fails 2 "--if new==1: of more than 8 bytes only 'changed' can be told" 'watch jiffies:16:w --if new==1'
+fails 2 'do_exit:x is about execution, which has no value' 'watch do_exit:x --if changed'
+fails 2 "'x' is not the number of a thread" 'watch jiffies:8:w --pid 1,x'
+fails 2 "'-1' is not the number of a process" 'watch jiffies:8:w --not-tgid -1'
+fails 2 'an entry is empty' 'watch jiffies:8:w --comm a,,b'
+fails 2 "longer than the 15 bytes that a thread's name has" 'watch jiffies:8:w --not-comm a-very-long-name'
+fails 2 'a \* may only be the end of a name' 'watch jiffies:8:w --comm k*r'
+fails 2 'not a list of CPUs' 'watch jiffies:8:w --cpus 1-'
+fails 2 '--skip x is not a number of hits' 'watch jiffies:8:w --skip x'
+fails 2 '--storm -1 is not a number of hits a second' 'watch jiffies:8:w --storm -1'
+fails 2 "--freeze=some: it is 'cpu'" 'watch jiffies:8:w --freeze=some'
+fails 2 '--freeze and --stop: only one of them' 'watch jiffies:8:w --stop --freeze'
+fails 2 '--count and --follow: only one of them' 'watch jiffies:8:w --follow -n 2'
+fails 2 '--log and --no-log: only one of them' 'watch jiffies:8:w --no-log --log'
+fails 2 '--count may be given only once' 'watch jiffies:8:w -n 1 --count 2'
+fails 2 '--json may be given only once' 'watch jiffies:8:w --json --json'
+fails 2 '--persistent: a trace ends with the program' 'watch jiffies:8:w --persistent --freeze'
+fails 2 'no COMMAND and no --timeout' 'watch jiffies:8:w --persistent --timeout 1'
+fails 2 'which watch\?' unwatch
+fails 2 'unknown option --json' 'unwatch --json 1'
+fails 2 "unexpected argument 'jiffies'" 'watches jiffies'
+fails 2 'add --follow' 'watches --count 1'
+fails 2 'not a number of alarms' 'watches --follow --count 0'
+fails 2 'ptwatch watches --follow' watch
 fails 2 'option --timeout needs a value' 'watch jiffies:8:w --timeout'
 fails 2 'unknown option --freezed, did you mean --freeze\?' 'watch jiffies:8:w --freezed'
 
@@ -115,9 +156,12 @@ if [[ ! -e /dev/ptwatch ]]; then
 	fails 4 'ptwatch module is not loaded \(no /dev/ptwatch\); load it: modprobe ptwatch, or insmod ptwatch\.ko$' \
 		'watch 0xffffffff82000000:8:w'
 	# Known symbols, unknown ones, misaligned ones: that comes later.
-	for target in jiffies_64:8:w vprintkx:x nosuchmodule:thing:8:w vprintk+1:8:w; do
+	for target in jiffies_64:8:w vprintkx:x nosuchmodule:thing:8:w vprintk+1:8:w task_struct.crde@1 nofile!x@1; do
 		fails 4 'module is not loaded' "watch $target"
 	done
+	fails 4 'module is not loaded' watches
+	fails 4 'module is not loaded' 'watches --follow'
+	fails 4 'module is not loaded' 'unwatch all'
 	run info
 	is "$status" 4 'info without the module: status 4'
 	like "$stderr" 'ptwatch module is not loaded.*load it' 'info without the module: the remedy'
@@ -138,12 +182,12 @@ print(facts["can_trace"], facts["module"]["loaded"], facts["kernel"]["release"])
 		skip 2 'this CPU has Intel PT'
 	fi
 else
-	skip 24 'the module is loaded here'
+	skip 39 'the module is loaded here'
 fi
 
 # ---- man pages and completion
 
-for page in ptwatch ptwatch-info ptwatch-watch; do
+for page in ptwatch ptwatch-info ptwatch-watch ptwatch-watches ptwatch-unwatch; do
 	if command -v man >/dev/null; then
 		is "$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z \
 			"$TOP/userspace/man/$page.1" 2>&1 >/dev/null)" '' "$page.1 formats without warnings"
@@ -165,6 +209,9 @@ is "$(complete_words in)" 'info insns ' 'completion: verbs'
 is "$(complete_words watch --fr)" '--freeze ' 'completion: options of watch'
 is "$(complete_words info --)" '--help --json ' 'completion: options of info'
 is "$(complete_words watch kv_)" 'kv_buffer: kv_cache_meta: kv_table: ' 'completion: data symbols'
+is "$(complete_words watch --if-stack kv_)" 'kv_text ' 'completion: functions for --if-stack'
+is "$(complete_words watch --not-c)" '--not-cgroup --not-comm ' 'completion: lists of who'
+is "$(complete_words watches --f)" '--follow ' 'completion: options of watches'
 is "$(complete_words watch kv_te)" 'kv_text: ' 'completion: functions where no data matches'
 is "$(complete_words watch kvdemo : kv_)" 'kv_cache_meta: ' 'completion: symbols of a module'
 is "$(complete_words watch kvdemo :)" 'kv_cache_meta: ' 'completion: all symbols of a module'
