@@ -360,7 +360,7 @@ static void fill_watch(const struct session *s, const struct ptw_watch_target *t
 		.max_rate = opt->rate,
 		.tgid = target->tgid,
 		.nr_filters = opt->filters,
-		.filters = (uintptr_t)opt->filter,
+		.filters = opt->filters ? (uintptr_t)opt->filter : 0,
 		.cpus = (uintptr_t)opt->hit_cpus,
 		.cpus_size = opt->hit_cpus ? opt->hit_cpus_size : 0,
 		.skip = opt->skip,
