@@ -19,6 +19,13 @@ void engine_who_now(struct engine_who *who, struct walk *walk, bool timed, uint6
 			break;
 		who->pid = e->other_pid;
 		who->next++;
+		if (who->next < who->count) {
+			const struct ptw_side_event *after = &who->side[who->at[who->next]];
+
+			if (after->out && after->tid >= 0 && after->tid != e->other_tid &&
+			    after->time + AHEAD_NS >= time)
+				who->pid = after->pid;
+		}
 	}
 	walk_space(walk, code_space_at(who->code, who->pid, timed ? time : CODE_ALWAYS));
 }

@@ -100,8 +100,8 @@ static void close_tools(struct tools *t)
 	code_view_free(t->view);
 }
 
-/* Until there is a batch, or the end. Return: false: out of memory. */
-static bool decode(struct jobs *jobs, struct job *job, struct tools *tools)
+/* Until there is a batch, or the end, which is @over. Return: false: out of memory. */
+static bool decode(struct jobs *jobs, struct job *job, struct tools *tools, bool *over)
 {
 	size_t room = BATCH;
 	enum engine_status status;
@@ -137,16 +137,20 @@ static bool decode(struct jobs *jobs, struct job *job, struct tools *tools)
 		}
 		if (job->sink.failed)
 			return false;
-		job->done = status == ENGINE_END;
+		*over = status == ENGINE_END;
 		return true;
 	}
 }
 
-/* Hand over what the sink has. Called with the lock held. Return: false: out of memory. */
-static bool publish(struct job *job)
+/*
+ * Hand over what the sink has, and that it was the last. Called with the lock held: whoever sees a job done
+ * and without batches frees it. Return: false: out of memory.
+ */
+static bool publish(struct job *job, bool over)
 {
 	struct job_batch *batch;
 
+	job->done = over;
 	if (!job->sink.count && !job->sink.text_used)
 		return true;
 	batch = calloc(1, sizeof(*batch));
@@ -278,7 +282,7 @@ static void *work(void *context)
 {
 	struct jobs *jobs = context;
 	struct tools tools = { 0 };
-	bool fine = open_tools(&tools, jobs->code);
+	bool fine = open_tools(&tools, jobs->code), over = false;
 
 	pthread_mutex_lock(&jobs->lock);
 	while (!jobs->stop && !jobs->failed) {
@@ -294,10 +298,10 @@ static void *work(void *context)
 		}
 		job->running = true;
 		pthread_mutex_unlock(&jobs->lock);
-		fine = decode(jobs, job, &tools);
+		fine = decode(jobs, job, &tools, &over);
 		pthread_mutex_lock(&jobs->lock);
 		job->running = false;
-		fine = fine && publish(job);
+		fine = fine && publish(job, over);
 		pthread_cond_broadcast(&jobs->ready);
 	}
 	pthread_cond_broadcast(&jobs->ready);
@@ -310,6 +314,7 @@ struct job_batch *jobs_next(struct jobs *jobs, size_t n)
 {
 	struct lane *lane = &jobs->lane[n];
 	struct job_batch *batch = NULL;
+	bool over = false;
 
 	pthread_mutex_lock(&jobs->lock);
 	while (!jobs->failed) {
@@ -334,7 +339,7 @@ struct job_batch *jobs_next(struct jobs *jobs, size_t n)
 		} else if (jobs->threads) {
 			pthread_cond_wait(&jobs->ready, &jobs->lock);
 		} else {
-			jobs->failed |= !decode(jobs, job, &jobs->own) || !publish(job);
+			jobs->failed |= !decode(jobs, job, &jobs->own, &over) || !publish(job, over);
 		}
 	}
 	pthread_mutex_unlock(&jobs->lock);
@@ -385,12 +390,11 @@ static bool plan_nothing(struct jobs *jobs, struct lane *lane)
 	f->value = lane->trace->size;
 	job->sink.errors = 1;
 	job->sink.lost = lane->trace->size;
-	job->done = true;
 	*lane->last = job;
 	lane->last = &job->next;
 	lane->window++;
 	lane->planned = lane->trace->size;
-	return !job->sink.failed && publish(job);
+	return !job->sink.failed && publish(job, true);
 }
 
 /* The times of all jobs count from the same one. */

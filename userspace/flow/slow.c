@@ -136,10 +136,23 @@ static uint64_t offset_of(const struct slow *slow)
 	return pt_blk_get_offset(slow->block, &offset) < 0 ? slow->start : offset;
 }
 
+/*
+ * libipt reads ahead, and may notice damage before it has used up what came before it: the engine then has
+ * told more, which stays.
+ */
+static void keep_ahead(struct slow *slow, struct sink *s)
+{
+	s->insns += slow->skip_insns;
+	slow->skip_insns = 0;
+}
+
 static void put_gap(struct slow *slow, struct engine *e, struct sink *s, const char *text, uint64_t offset)
 {
-	struct ptw_flow *f = sink_put(s, PTW_FLOW_GAP, s->insns);
+	struct ptw_flow *f;
 	uint64_t ip = 0;
+
+	keep_ahead(slow, s);
+	f = sink_put(s, PTW_FLOW_GAP, s->insns);
 
 	f->event = PTW_EVENT_OTHER;
 	f->bits = slow->bits;
@@ -168,6 +181,14 @@ static void arrive(struct slow *slow, struct sink *s, uint64_t ip)
 	if (path->end == PATH_COND && ip == path->next)
 		return;
 	sink_end(s, path, ip, ip ? walk_path(s->walk, ip, slow->bits) : NULL);
+}
+
+/* The same where no block came: libipt may not have got away from the branch, and then tells its address. */
+static void arrive_at_end(struct slow *slow, struct sink *s, uint64_t ip)
+{
+	if (slow->have_pending && ip && ip != slow->pending.last)
+		arrive(slow, s, ip);
+	slow->have_pending = false;
 }
 
 /* Instructions @from to @to - 1, as far as they were not told before */
@@ -364,6 +385,13 @@ static void next_block(struct slow *slow, struct engine *e, struct sink *s)
 	uint64_t ip;
 
 	set_time(slow, e, s);
+	if (slow->packets_over && slow->end == e->size) {
+		/* What would come may not have been executed any more; but that is where the last branch went. */
+		slow->status = pt_blk_next(slow->block, &in, sizeof(in));
+		arrive_at_end(slow, s, in.ip);
+		slow->done = true;
+		return;
+	}
 	if (slow->packets_over) {
 		if (!slow->tracing || !engine_psb_ip(e->data, e->size, slow->end, &ip)) {
 			slow->done = true;
@@ -393,6 +421,8 @@ static void next_block(struct slow *slow, struct engine *e, struct sink *s)
 		slow->done |= slow->end == e->size;
 		return;
 	}
+	if (!in.ninsn)
+		arrive_at_end(slow, s, in.ip);
 	slow->last_ip = in.ninsn ? in.end_ip : in.ip ? in.ip : slow->last_ip;
 	put_gap(slow, e, s, pt_errstr(pt_errcode(slow->status)), offset_of(slow));
 }
@@ -429,9 +459,9 @@ enum engine_status slow_run(struct slow *slow, struct engine *e, struct sink *s,
 			take_event(slow, e, s);
 		else if (slow->status & pts_eos && !slow->packets_over) {
 			slow->packets_over = true;
-			slow->done = slow->end == e->size;
 		} else
 			next_block(slow, e, s);
 	}
+	keep_ahead(slow, s);
 	return ENGINE_END;
 }

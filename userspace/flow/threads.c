@@ -132,11 +132,11 @@ void flow_labels_free(struct flow_labels *l)
 	free(l->at);
 }
 
-/* The thread of switch @e runs now. Return: whether that is news. */
-static bool change(struct flow_labels *l, const struct ptw_side_event *e, const struct ptw_flow *flow,
-		   struct ptw_flow *sw)
+/* A thread runs now. Return: whether that is news. */
+static bool change_to(struct flow_labels *l, int32_t pid, int32_t tid, bool preempted,
+		      const struct ptw_flow *flow, struct ptw_flow *sw)
 {
-	uint32_t thread = flow_thread_find(l->threads, e->other_pid, e->other_tid, flow->cpu);
+	uint32_t thread = flow_thread_find(l->threads, pid, tid, flow->cpu);
 
 	if (thread == UINT32_MAX) {
 		l->failed = true;
@@ -146,12 +146,18 @@ static bool change(struct flow_labels *l, const struct ptw_side_event *e, const 
 		return false;
 	*sw = (struct ptw_flow){
 		.kind = PTW_FLOW_SWITCH,
-		.flags = (flow->flags & PTW_FLOW_TIMED) | (e->preempted ? PTW_FLOW_PREEMPTED : 0),
+		.flags = (flow->flags & PTW_FLOW_TIMED) | (preempted ? PTW_FLOW_PREEMPTED : 0),
 		.cpu = flow->cpu, .trace = flow->trace, .thread = thread,
 		.time = flow->time, .insns = flow->insns, .value = l->thread,
 	};
 	l->thread = thread;
 	return true;
+}
+
+static bool change(struct flow_labels *l, const struct ptw_side_event *e, const struct ptw_flow *flow,
+		   struct ptw_flow *sw)
+{
+	return change_to(l, e->other_pid, e->other_tid, e->preempted, flow, sw);
 }
 
 /*
@@ -170,6 +176,14 @@ bool flow_labels_before(struct flow_labels *l, struct ptw_flow *flow, struct ptw
 			break;
 		changed |= change(l, e, flow, sw);
 		l->next++;
+		/* Records get lost: who leaves next has arrived, whatever the last one that we have said. */
+		if (l->next < l->count) {
+			const struct ptw_side_event *after = &l->side[l->at[l->next]];
+
+			if (after->out && after->tid >= 0 && after->tid != e->other_tid &&
+			    after->time + AHEAD_NS >= flow->time)
+				changed |= change_to(l, after->pid, after->tid, false, flow, sw);
+		}
 	}
 	flow->thread = l->thread;
 	return changed;
