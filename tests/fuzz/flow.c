@@ -35,6 +35,8 @@ struct story {
 
 static void add(struct story *s, const void *data, size_t size)
 {
+	if (!size)
+		return;
 	if (s->used + size > s->room) {
 		s->room = 2 * (s->used + size);
 		s->text = realloc(s->text, s->room);

@@ -168,12 +168,14 @@ static void __attribute__((noinline)) sink_text(struct sink *s, struct path *pat
 /* Instructions @from to @to - 1 of @path were executed. */
 static inline void sink_path(struct sink *s, struct path *path, unsigned int from, unsigned int to)
 {
+	if (from == to)
+		return;
 	if (s->mode == SINK_IPS)
 		sink_text(s, path, from, to);
 	if (path->inner || s->mode == SINK_RUNS) {
 		if (s->mode == SINK_FLOW && !path->calls && !from && to == path->count)
 			s->branches += path->inner;
-		else if (from < to)
+		else
 			sink_inner(s, path, from, to);
 	}
 	s->insns += to - from;
