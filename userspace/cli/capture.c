@@ -139,8 +139,40 @@ int capture_prepare(struct capture *capture, const struct capture_request *reque
 	return 0;
 }
 
+/* An execute breakpoint whose hit starts or stops the trace of the CPU that came there, as often as it does. */
+static int arm(struct capture *capture, const struct trace_place *place, uint32_t action, uint32_t *id,
+	       struct ptw_error *err)
+{
+	struct ptwatch_watch watch = {
+		.address = place->address,
+		.len = sizeof(long),
+		.access = PTWATCH_ACCESS_X,
+		.actions = action,
+		.max_rate = UINT32_MAX,
+		.max_storm = UINT32_MAX,
+	};
+
+	if (!place->label[0])
+		return 0;
+	if (place->user) {
+		if (!capture->request->watched)
+			return ptw_error_set(err, PTW_EXIT_USAGE, "%s is user code: say of which process, with -p PID or a command",
+					     place->label);
+		watch.flags |= PTWATCH_WATCH_USER;
+		watch.tgid = capture->request->watched;
+	}
+	memcpy(watch.label, place->label, sizeof(watch.label));
+	if (ptw_device_watch_add(&capture->device, &watch, place->label, err))
+		return -1;
+	*id = watch.id;
+	return 0;
+}
+
 int capture_start(struct capture *capture, struct ptw_error *err)
 {
+	if (arm(capture, &capture->request->stop_at, PTWATCH_ACTION_STOP, &capture->watch[1], err) ||
+	    arm(capture, &capture->request->start_at, PTWATCH_ACTION_START, &capture->watch[0], err))
+		return -1;
 	capture->flushed = now();
 	return ptw_device_trace_start(&capture->device, err);
 }
@@ -376,11 +408,29 @@ int capture_finish(struct capture *capture, struct ptw_error *err)
 	return ptw_recording_finish(writer, err);
 }
 
-bool capture_report(const struct capture *capture)
+/* A place that nothing came to is most often a mistake. */
+static void report_watch(struct capture *capture, uint32_t id, const char *label, const char *verb)
+{
+	struct ptwatch_watch_stat stat;
+	char number[32];
+
+	if (!id || ptw_device_watch_stat(&capture->device, id, &stat, NULL))
+		return;
+	if (!stat.hits)
+		cli_progress(verb, "nothing came to %s", label);
+	else if (stat.dropped || stat.rate_limited)
+		cli_progress(verb, "%s: %s hits did nothing, because they came too fast", label,
+			     ptw_commas(stat.dropped + stat.rate_limited, number, sizeof(number)));
+}
+
+bool capture_report(struct capture *capture)
 {
 	const char *verb = capture->request->verb;
 	uint64_t records = ptw_sideband_lost(capture->sideband);
 	char number[32], times[32];
+
+	report_watch(capture, capture->watch[0], capture->request->start_at.label, verb);
+	report_watch(capture, capture->watch[1], capture->request->stop_at.label, verb);
 
 	if (capture->gaps)
 		cli_progress(verb,

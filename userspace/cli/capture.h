@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/capture_options.h"
 #include "common/error.h"
 #include "control/device.h"
 #include "control/sideband.h"
@@ -20,6 +21,8 @@ struct capture_request {
 	const char *verb;	/* for messages */
 	const char *output;
 	struct ptw_trace_request trace;
+	struct trace_place start_at, stop_at;	/* each CPU's trace; label "": not by place */
+	pid_t watched;		/* the process that such a place in user code is in */
 };
 
 struct capture {
@@ -34,6 +37,7 @@ struct capture {
 	uint64_t flushed;	/* CLOCK_MONOTONIC, ns: when the heads of a stream were last published */
 	uint64_t switches_lost;
 	uint64_t gaps;		/* in streams */
+	uint32_t watch[2];	/* what starts and stops CPUs; 0: none */
 	uint64_t bytes;		/* of trace, written */
 	uint64_t lost;		/* of trace, that the CPUs wrote and nobody read */
 	bool damaged;		/* a CPU ended its trace by itself */
@@ -68,7 +72,7 @@ int capture_stop(struct capture *capture, struct ptw_error *err);
 int capture_finish(struct capture *capture, struct ptw_error *err);
 
 /** capture_report() - tell of gaps and losses. Return: whether there were any. */
-bool capture_report(const struct capture *capture);
+bool capture_report(struct capture *capture);
 
 void capture_close(struct capture *capture);
 

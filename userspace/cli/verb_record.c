@@ -222,11 +222,17 @@ static int prepare(struct capture *capture, struct cli_command *command, const s
 		program[length < 0 ? 0 : length] = '\0';
 		places.program = program;
 	}
+	request->watched = pid;
+	if (opt->trace.start_at && trace_place_find(&places, opt->trace.start_at, &request->start_at, err))
+		goto out;
+	if (opt->trace.stop_at && trace_place_find(&places, opt->trace.stop_at, &request->stop_at, err))
+		goto out;
 	if (!capture_options_request(&opt->trace, &capture->device.info, &places, traces_command(opt) ? pid : 0,
 				     &request->trace, err) &&
 	    !choose_buffer(opt, &capture->device.info, &request->trace, err) &&
 	    !capture_prepare(capture, request, err))
 		ret = 0;
+out:
 	trace_places_free(&places);
 	return ret;
 }
@@ -313,7 +319,7 @@ out:
 	return ret;
 }
 
-static void conclude(const struct capture *capture, const struct record_options *opt)
+static void conclude(struct capture *capture, const struct record_options *opt)
 {
 	char number[32];
 
