@@ -34,7 +34,7 @@ fails() {
 
 run --help
 is "$status" 0 'ptwatch --help'
-for verb in info watch watches unwatch packets insns calls; do
+for verb in info watch watches unwatch record snapshot packets insns calls; do
 	like "$stdout" "
   $verb " "--help lists $verb"
 	run $verb --help
@@ -185,9 +185,31 @@ else
 	skip 39 'the module is loaded here'
 fi
 
+# ---- what can be typed wrongly to record and snapshot, whatever the machine
+
+fails 2 'nothing to record: say -a for everything, -C CPUS, -p PID, or a command behind --' 'record'
+fails 2 'no COMMAND after --' 'record --'
+fails 2 "unexpected argument 'ls'; a command to run stands behind --" 'record ls'
+fails 2 '-a is every CPU and -C some of them: take one' 'record -a -C 0'
+fails 2 '-p and --cgroup: take one' 'record -p 1 --cgroup /'
+fails 2 '-a is everything: take it, or -p or --cgroup' 'record -a -p 1'
+fails 2 '--pid x is not the number of a process' 'record -p x'
+fails 2 '--cpu 3- is not a list of CPUs' 'record -C 3-'
+fails 2 '--ring 0 is not a size such as 65536, 512k or 4M' 'record -a --ring 0'
+fails 2 '--buffer many is not a size' 'record -a -m many'
+fails 2 '--for soon is not a time such as 10, 1.5s, 500ms or 2m' 'record -a --for soon'
+fails 2 '--mtc 16 is not a number from 0 to 15; `ptwatch info` lists those of this CPU' 'record -a --mtc 16'
+fails 2 '--psb x is not a number from 0 to 15' 'record -a --psb x'
+fails 2 '--cyc 99 is not a number from 0 to 15' 'record -a --cyc=99'
+fails 2 '--follow-fork is about one process: add -p PID, or a command without -a and -C' 'record -a --follow-fork'
+fails 2 '--stop-at needs --start-at; --stop-in ends a trace for good' 'record -a --stop-at do_exit'
+fails 2 '--no-tnt and --event-trace need branches: leave --no-branch out' 'record -a --no-tnt --no-branch'
+fails 2 'unknown option --buffers, did you mean --buffer\?' 'record -a --buffers 1'
+fails 2 "unexpected argument 'now'" 'snapshot now'
+
 # ---- man pages and completion
 
-for page in ptwatch ptwatch-info ptwatch-watch ptwatch-watches ptwatch-unwatch; do
+for page in ptwatch ptwatch-info ptwatch-watch ptwatch-watches ptwatch-unwatch ptwatch-record ptwatch-snapshot; do
 	if command -v man >/dev/null; then
 		is "$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z \
 			"$TOP/userspace/man/$page.1" 2>&1 >/dev/null)" '' "$page.1 formats without warnings"
@@ -219,5 +241,8 @@ is "$(complete_words watch kv_table :)" '1: 2: 4: 8: x ' 'completion: lengths'
 is "$(complete_words watch kv_table : 8 :)" 'rw w ' 'completion: modes'
 is "$(complete_words watch kv_table : 8 : w kv_b)" 'kv_buffer: ' 'completion: a second target'
 is "$(complete_words watch --rate '')" ' ' 'completion: nothing for a number'
+is "$(complete_words record --st)" '--start-at --stop-at --stop-in ' 'completion: options of record'
+is "$(complete_words record --start-at kv_)" 'kv_text ' 'completion: code to start at'
+is "$(complete_words snapshot --ri)" '--ring ' 'completion: options of snapshot'
 
 done_testing

@@ -156,6 +156,16 @@ static enum ptw_exit judge(const struct facts *facts, struct ptw_error *err)
 	return err->status;
 }
 
+static const char *const mode_names[] = { "ring", "stream", "banks" };
+
+/* How one process with all its threads would be told from others. */
+static const char *process_filter(const struct ptwatch_info *info)
+{
+	if (!(info->flags & PTWATCH_INFO_CR3_FILTER))
+		return "switch";
+	return info->flags & PTWATCH_INFO_PTI ? "cr3-user-or-kernel" : "cr3";
+}
+
 /* ---- for programs ---- */
 
 static struct json_object *bits_json(uint32_t bits)
@@ -183,6 +193,30 @@ static struct json_object *leaf_json(const uint32_t *leaf)
 	for (int i = 0; i < 4; i++)
 		json_object_array_add(array, hex_json(leaf[i]));
 	return array;
+}
+
+static struct json_object *modes_json(const struct ptwatch_info *info)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (size_t i = 0; i < sizeof(mode_names) / sizeof(mode_names[0]); i++)
+		if (info->modes >> i & 1)
+			json_object_array_add(array, json_object_new_string(mode_names[i]));
+	return array;
+}
+
+/* Every field of IA32_RTIT_CTL that a session may set, with the values this CPU takes */
+static struct json_object *controls_json(const struct ptwatch_info *info)
+{
+	struct json_object *controls = json_object_new_object();
+
+	for (size_t i = 0; i < ptw_rtit_field_count; i++) {
+		uint32_t values = ptw_rtit_values(info, &ptw_rtit_fields[i]);
+
+		/* 0 is what a field has that can't be set. */
+		json_object_object_add(controls, ptw_rtit_fields[i].name, bits_json(values ? values : 1));
+	}
+	return controls;
 }
 
 static void print_json(const struct facts *facts, const struct ptw_error *err)
@@ -246,6 +280,13 @@ static void print_json(const struct facts *facts, const struct ptw_error *err)
 		json_object_object_add(part, "cyc_thresholds", bits_json(info->cyc_thresholds));
 		json_object_object_add(part, "psb_periods", bits_json(info->psb_periods));
 		json_object_object_add(part, "rtit_ctl", hex_json(info->rtit_ctl));
+		if (facts->module_answers) {
+			json_object_object_add(part, "controls", controls_json(info));
+			json_object_object_add(part, "modes", modes_json(info));
+			json_object_object_add(part, "process_filter", json_object_new_string(process_filter(info)));
+			json_object_object_add(part, "single_region",
+					       json_object_new_boolean(info->flags & PTWATCH_INFO_SINGLE_REGION));
+		}
 		json_object_object_add(part, "max_buffer_size", json_object_new_int64(info->max_buffer_size));
 		json_object_object_add(part, "vmx_conflict",
 				       json_object_new_boolean(info->flags & PTWATCH_INFO_VMX_CONFLICT));
@@ -294,14 +335,57 @@ static void print_field(const char *name, uint32_t bits,
 	putchar('\n');
 }
 
-static void no_meaning(unsigned int n, char *buf, size_t size)
+static void mtc_meaning(unsigned int n, char *buf, size_t size)
 {
-	buf[0] = '\0';
+	snprintf(buf, size, "%u", 1U << n);
+}
+
+/* 0 is every time something is to be told. */
+static void cyc_meaning(unsigned int n, char *buf, size_t size)
+{
+	snprintf(buf, size, "%u", n ? 1U << (n - 1) : 0);
 }
 
 static void psb_meaning(unsigned int n, char *buf, size_t size)
 {
 	ptw_bytes(2048ULL << n, buf, size);
+}
+
+/* What the module takes for each field, in the order of people's interest */
+static void print_controls(const struct ptwatch_info *info)
+{
+	for (size_t i = 0; i < ptw_rtit_field_count; i++) {
+		const struct ptw_rtit_field *field = &ptw_rtit_fields[i];
+		uint32_t values = ptw_rtit_values(info, field);
+
+		switch (field->mask) {
+		case PTWATCH_RTIT_CTL_MTCFREQ:
+		case PTWATCH_RTIT_CTL_CYCTHRESH:
+		case PTWATCH_RTIT_CTL_PSBFREQ:
+			continue;
+		}
+		print_row(field->name, "%-6s%s", values == 3 ? "0,1" : values ? "1" : "0", field->meaning);
+	}
+}
+
+static void print_modes(const struct ptwatch_info *info)
+{
+	const char *separator = "";
+
+	printf("%-18s", "Buffers");
+	for (size_t i = 0; i < sizeof(mode_names) / sizeof(mode_names[0]); i++) {
+		if (!(info->modes >> i & 1))
+			continue;
+		printf("%s%s", separator, mode_names[i]);
+		separator = ", ";
+	}
+	printf("%s\n", info->flags & PTWATCH_INFO_SINGLE_REGION ? " (ToPA of one entry: one region)" : "");
+	if (!(info->flags & PTWATCH_INFO_CR3_FILTER))
+		print_row("One process", "switched with the task: this CPU has no CR3 filter");
+	else if (info->flags & PTWATCH_INFO_PTI)
+		print_row("One process", "by the CR3 filter; user code and kernel together are switched with the task (PTI is on)");
+	else
+		print_row("One process", "by the CR3 filter");
 }
 
 static void print_holders(const struct facts *facts)
@@ -343,13 +427,18 @@ static void print_pt(const struct facts *facts)
 		print_row("Largest buffer", "%s a CPU", ptw_bytes(info->max_buffer_size, text, sizeof(text)));
 	if (info->flags & PTWATCH_INFO_VMX_CONFLICT)
 		print_row("Virtual machines", "this CPU cannot trace while one runs");
+	if (facts->module_answers && info->modes)
+		print_modes(info);
 	putchar('\n');
 	for (size_t i = 0; i < ptw_pt_capability_count; i++)
 		print_row(ptw_pt_capabilities[i].name, "%-4s%s", ptw_pt_has(info, &ptw_pt_capabilities[i]) ? "yes" : "no",
 			  ptw_pt_capabilities[i].meaning);
 	print_row("address ranges", "%u", info->address_ranges);
-	print_field("MTCFreq", info->mtc_periods, no_meaning);
-	print_field("CycThresh", info->cyc_thresholds, no_meaning);
+	putchar('\n');
+	if (facts->module_answers && info->rtit_ctl)
+		print_controls(info);
+	print_field("MTCFreq", info->mtc_periods, mtc_meaning);
+	print_field("CycThresh", info->cyc_thresholds, cyc_meaning);
 	print_field("PSBFreq", info->psb_periods, psb_meaning);
 }
 
@@ -379,6 +468,8 @@ static void print_help(void)
 	      "Usage: ptwatch info [--json]\n\n"
 	      "      --json   one JSON object\n"
 	      "  -h, --help   this text\n\n"
+	      "Of each field of IA32_RTIT_CTL it lists the values that this CPU takes, with what MTCFreq (crystal clocks),\n"
+	      "CycThresh (cycles) and PSBFreq (bytes) make of them.\n\n"
 	      "Works without the module too, from CPUID. Exit status 4, with the reason and the remedy on stderr, when this\n"
 	      "machine can't trace as it is.\n", stdout);
 }
