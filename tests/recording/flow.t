@@ -135,6 +135,26 @@ END
 refuses 1 'it exists; remove it' export "${args[@]}" --sqlite -o "$tmp/db"
 refuses 1 'No such file or directory' flame "${args[@]}" -o "$tmp/no/such/dir"
 
+# Times of packets are those of the instructions between them.
+run packets "${args[@]}"
+is "$(grep -m 1 PGE "$tmp/out" | tr -s ' ') $(grep PGD "$tmp/out" | tail -n 1 | tr -s ' ')" \
+	'00000617 TIP.PGE 0x4016a0 0.000123507 00003484 TIP.PGD - 0.000389420' 'packets have times'
+run packets "${args[@]}" --tail 2 --no-time
+is "$(cat "$tmp/out")" $'0000392c  CYC        0x190\n0000392e  MTC        0x7c' 'packets --tail'
+run packets "${args[@]}" --last 2us --count
+is "$(cat "$tmp/out")" 14 'packets --last --count'
+run insns "${args[@]}" --symbol main
+is "$(awk '{ print $1, $2 }' "$tmp/out" | sed -n '1p;$p')" $'0.000360941 00000000004017c5\n0.000387439 00000000004017de' \
+	'insns --symbol'
+run insns "${args[@]}" --symbol main --count
+is "$(cat "$tmp/out")" 8 'counted'
+run insns "${args[@]}" --from 0.00036 --to 0.000361 --count
+is "$(cat "$tmp/out")" 129 'insns --from --to --count'
+run insns "${args[@]}" --from 0.00036 --to 0.000361 --format ip
+is "$(wc -l <"$tmp/out")" 129 'as many'
+refuses 2 '--to comes before --from' insns "${args[@]}" --from 2 --to 1
+refuses 1 'no_such: no such symbol' insns "${args[@]}" --symbol no_such
+
 run markers "${args[@]}" --count
 is "$(cat "$tmp/out")" 0 'no markers in it'
 done_testing

@@ -59,10 +59,10 @@ static const struct known_option known[] = {
 	{ { "json", no_argument, NULL, OPT_JSON }, 0, ACCEPT_NO_JSON },
 	{ { "count", no_argument, NULL, OPT_COUNT }, 0, ACCEPT_NO_COUNT },
 	{ { "help", no_argument, NULL, 'h' }, 0, 0 },
-	{ { "tail", required_argument, NULL, OPT_TAIL }, ACCEPT_WINDOW, 0 },
-	{ { "last", required_argument, NULL, OPT_LAST }, ACCEPT_WINDOW, 0 },
-	{ { "time", no_argument, NULL, OPT_TIME }, ACCEPT_WINDOW, 0 },
-	{ { "no-time", no_argument, NULL, OPT_NO_TIME }, ACCEPT_WINDOW, 0 },
+	{ { "tail", required_argument, NULL, OPT_TAIL }, ACCEPT_WINDOW | ACCEPT_TAIL, 0 },
+	{ { "last", required_argument, NULL, OPT_LAST }, ACCEPT_WINDOW | ACCEPT_TAIL, 0 },
+	{ { "time", no_argument, NULL, OPT_TIME }, ACCEPT_WINDOW | ACCEPT_TAIL, 0 },
+	{ { "no-time", no_argument, NULL, OPT_NO_TIME }, ACCEPT_WINDOW | ACCEPT_TAIL, 0 },
 	{ { "all", no_argument, NULL, OPT_ALL }, ACCEPT_WINDOW, 0 },
 	{ { "source", no_argument, NULL, OPT_SOURCE }, ACCEPT_DISASM, 0 },
 	{ { "debug", required_argument, NULL, OPT_DEBUG }, ACCEPT_DISASM, 0 },
@@ -89,12 +89,13 @@ void trace_options_help(unsigned int accept)
 		       accept & ACCEPT_IP_FORMAT ? ", ip (addresses only)" : "");
 	if (!(accept & ACCEPT_NO_COUNT))
 		fputs("      --count             print only how many there are\n", stdout);
-	if (accept & ACCEPT_WINDOW)
+	if (accept & (ACCEPT_WINDOW | ACCEPT_TAIL))
 		fputs("      --tail N            only the last N lines\n"
 		      "      --last TIME         only the last 40us, 1.5ms, 2s … of the trace\n"
-		      "      --no-time           without times\n"
-		      "      --all               also what came after the access that raised the alarm\n",
+		      "      --no-time           without times\n",
 		      stdout);
+	if (accept & ACCEPT_WINDOW)
+		fputs("      --all               also what came after the access that raised the alarm\n", stdout);
 	if (accept & ACCEPT_DEPTH)
 		fputs("      --depth N           only N levels of calls\n", stdout);
 	if (accept & ACCEPT_DISASM)

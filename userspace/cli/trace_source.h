@@ -21,6 +21,7 @@ enum trace_options_accept {
 	ACCEPT_NO_COUNT = 1 << 4,	/* not --count */
 	ACCEPT_OWN_FORMAT = 1 << 5,	/* --format is the verb's own, or not there */
 	ACCEPT_NO_JSON = 1 << 6,	/* nor --json */
+	ACCEPT_TAIL = 1 << 9,		/* --tail, --last, --time, --no-time */
 	ACCEPT_OUTPUT = 1 << 7,		/* -o FILE, which the report writes in place of stdout */
 	ACCEPT_OWN_OUTPUT = 1 << 8,	/* -o, which the verb opens itself */
 };

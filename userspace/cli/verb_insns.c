@@ -3,24 +3,81 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "cli/output.h"
 #include "cli/trace_source.h"
 #include "cli/verb.h"
+#include "common/number.h"
+#include "decode/clock.h"
+#include "recording/sideband.h"
 #include "report/disasm.h"
 #include "report/insns.h"
 #include "report/source_line.h"
 
 #define ACCEPT	(ACCEPT_IP_FORMAT | ACCEPT_WINDOW | ACCEPT_DISASM)
 
+enum { OPT_FROM = TRACE_OPTION_OWN, OPT_TO, OPT_SYMBOL };
+
+static struct {
+	uint64_t from, to;
+	const char *symbol;
+} own;
+
 static void print_help(void)
 {
-	fputs("Every instruction that ran, in order: time, CPU, address, symbol, instruction.\n\n"
+	fputs("Every instruction that ran, in order: time, CPU, thread (where it is known), address, symbol, instruction.\n\n"
 	      "Usage: ptwatch insns -i RECORDING [OPTION]…\n"
 	      "       ptwatch insns --raw TRACE --cpu F/M/S --image FILE,FILEOFF,SIZE,VADDR… [OPTION]…\n\n",
 	      stdout);
 	trace_options_help(ACCEPT);
-	fputs("\nExamples:\n\n"
+	fputs("\nOf insns:\n\n"
+	      "      --from TIME         from this time on, in seconds as shown\n"
+	      "      --to TIME           … up to this one\n"
+	      "      --symbol SYM        only those of this function\n"
+	      "\nExamples:\n\n"
 	      "  ptwatch insns -i crime --tail 30 --source\n"
 	      "  ptwatch insns --raw pt.bin --cpu 6/85/4 --image hello,1000,27,401000 --format ip\n", stdout);
+}
+
+static int take_option(int option, const char *value)
+{
+	if (option == OPT_SYMBOL)
+		own.symbol = value;
+	else if (ptw_parse_duration(value, option == OPT_FROM ? &own.from : &own.to))
+		return cli_usage("insns", "--%s '%s': must be a time in seconds, such as 126.4579",
+				 option == OPT_FROM ? "from" : "to", value);
+	return PTW_EXIT_OK;
+}
+
+static int check(const struct trace_options *options)
+{
+	if (own.to && own.to < own.from)
+		return cli_usage("insns", "--to comes before --from");
+	if ((own.from || own.to) && options->raw && !ptw_clock_known(&options->params))
+		return cli_usage("insns", "--from and --to need --nom-freq N to know how fast the TSC runs");
+	return PTW_EXIT_OK;
+}
+
+/* The addresses of the function that --symbol names. */
+static int find_symbol(const struct trace_source *source, struct ptw_insns_options *insns, struct ptw_error *err)
+{
+	const struct ptw_symbols *symbols = source->view[0].symbols;
+	const struct ptw_symbol *symbol;
+
+	if (!symbols)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "--symbol %s: the trace comes without symbols", own.symbol);
+	if (ptw_symbols_resolve(symbols, own.symbol, &insns->low, &symbol, err))
+		return -1;
+	if (!symbol)
+		symbol = ptw_symbols_at(symbols, insns->low);
+	if (!symbol)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "--symbol %s: no function is there", own.symbol);
+	insns->low = symbol->addr;
+	insns->high = symbol->addr + symbol->size;
+	/* Without a size it goes up to the next one. */
+	if (!symbol->size)
+		for (insns->high = symbol->addr + 1; ptw_symbols_at(symbols, insns->high) == symbol; insns->high++)
+			;
+	return 0;
 }
 
 struct tools {
@@ -58,12 +115,22 @@ static int report_all(struct trace_source *source, const struct tools *tools, st
 		.no_time = options->no_time,
 		.tail = options->tail,
 		.last_ns = options->last_ns,
+		.from_ns = own.from,
+		.to_ns = own.to,
 		.disasm = tools->disasm,
 		.lines = tools->lines,
 	};
 	uint64_t count, total = 0;
 	size_t i;
 
+	if (own.symbol && find_symbol(source, &insns, err))
+		return -1;
+	for (i = 0; source->recording && i < source->recording->side_count && !insns.side; i++) {
+		if (source->recording->side[i].type != PTW_SIDE_SWITCH)
+			continue;
+		insns.side = source->recording->side;
+		insns.side_count = source->recording->side_count;
+	}
 	for (i = 0; i < source->count; i++) {
 		if (!options->count) {
 			if (ptw_report_insns(&source->view[i], &insns, out, err))
@@ -95,11 +162,20 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 
 static int run(int argc, char **argv)
 {
+	static const struct option options[] = {
+		{ "from", required_argument, NULL, OPT_FROM },
+		{ "to", required_argument, NULL, OPT_TO },
+		{ "symbol", required_argument, NULL, OPT_SYMBOL },
+		{ 0 },
+	};
 	static const struct trace_verb verb = {
 		.name = "insns",
 		.accept = ACCEPT,
 		.follows_code = true,
 		.help = print_help,
+		.options = options,
+		.take_option = take_option,
+		.check = check,
 		.report = report,
 	};
 

@@ -9,12 +9,12 @@
 
 static void print_help(void)
 {
-	fputs("The packets of a trace, one a line: offset (hex), type, payload.\n\n"
+	fputs("The packets of a trace, one a line: offset (hex), type, payload, time.\n\n"
 	      "Usage: ptwatch packets -i RECORDING [OPTION]…\n"
 	      "       ptwatch packets --raw TRACE [--cpu F/M/S] [OPTION]…\n\n", stdout);
-	trace_options_help(0);
+	trace_options_help(ACCEPT_TAIL);
 	fputs("\nExamples:\n\n"
-	      "  ptwatch packets -i crime -C 1\n"
+	      "  ptwatch packets -i crime -C 1 --tail 50\n"
 	      "  ptwatch packets --raw pt.bin --cpu 6/85/4 --json\n", stdout);
 }
 
@@ -28,6 +28,9 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 	struct ptw_packets_options packets = {
 		.format = source->options->format,
 		.count_only = source->options->count,
+		.no_time = source->options->no_time,
+		.tail = source->options->tail,
+		.last_ns = source->options->last_ns,
 		.on_gap = on_gap,
 		.context = source,
 	};
@@ -48,6 +51,7 @@ static int run(int argc, char **argv)
 {
 	static const struct trace_verb verb = {
 		.name = "packets",
+		.accept = ACCEPT_TAIL,
 		.help = print_help,
 		.report = report,
 	};
@@ -57,6 +61,6 @@ static int run(int argc, char **argv)
 
 const struct ptw_verb verb_packets = {
 	.name = "packets",
-	.summary = "the packets of a trace, with payload and offset",
+	.summary = "the packets of a trace, with payload, offset and time",
 	.run = run,
 };

@@ -18,6 +18,7 @@ struct entry {
 	struct ptw_item item;
 	uint8_t raw[15];	/* of an instruction */
 	bool is_alarm;
+	int32_t tid;		/* -1: unknown */
 	uint64_t ns;
 };
 
@@ -28,7 +29,10 @@ struct report {
 	struct ptw_clock clock;
 	struct ptw_ring kept;	/* struct entry */
 	uint64_t kept_insns;
+	uint64_t counted;	/* with count_only */
 	uint64_t ns;		/* of the newest item with a time */
+	size_t side_next;	/* of options->side */
+	int32_t tid;		/* the thread that runs; -1: unknown */
 };
 
 static void pop(struct report *r)
@@ -63,6 +67,10 @@ static void text_head(struct report *r, const struct entry *e)
 	}
 	if (r->view->trace->cpu >= 0)
 		ptw_out_printf(out, "%3d ", r->view->trace->cpu);
+	if (r->options->side && e->tid >= 0)
+		ptw_out_printf(out, "%7d ", e->tid);
+	else if (r->options->side)
+		ptw_out_text(out, "      - ");
 }
 
 static void text_insn(struct report *r, const struct entry *e)
@@ -163,6 +171,8 @@ static void json_head(struct report *r, const struct entry *e, const char *type)
 	ptw_out_printf(r->out, "{\"type\":\"%s\"", type);
 	if (r->view->trace->cpu >= 0)
 		ptw_out_printf(r->out, ",\"cpu\":%d", r->view->trace->cpu);
+	if (r->options->side && e->tid >= 0)
+		ptw_out_printf(r->out, ",\"tid\":%d", e->tid);
 	if (!e->item.has_time)
 		return;
 	ptw_out_printf(r->out, ",\"tsc\":%" PRIu64, e->item.tsc);
@@ -264,9 +274,41 @@ static void fill_entry(struct report *r, struct entry *e, const struct ptw_item 
 		memcpy(e->raw, item->insn.raw, item->insn.size);
 		e->item.insn.raw = NULL;
 	}
-	if (item->has_time)
-		r->ns = ptw_clock_ns(&r->clock, item->tsc);
 	e->ns = r->ns;
+	e->tid = r->tid;
+}
+
+/* The kernel tells who runs since when; the moment itself is as exact as the timing packets. */
+static void find_thread(struct report *r)
+{
+	const struct ptw_insns_options *options = r->options;
+	const struct ptw_side_event *side;
+
+	for (; r->side_next < options->side_count && options->side[r->side_next].time <= r->ns; r->side_next++) {
+		side = &options->side[r->side_next];
+		if (side->cpu != r->view->trace->cpu)
+			continue;
+		if (side->type == PTW_SIDE_SWITCH)
+			r->tid = side->other_tid;
+		else if (side->type == PTW_SIDE_START)
+			r->tid = side->tid;
+	}
+}
+
+static bool has_filter(const struct ptw_insns_options *options)
+{
+	return options->from_ns || options->to_ns || options->high;
+}
+
+static bool is_wanted(const struct report *r, const struct ptw_item *item)
+{
+	const struct ptw_insns_options *options = r->options;
+
+	if (r->ns < options->from_ns || (options->to_ns && r->ns > options->to_ns))
+		return false;
+	if (!options->high)
+		return true;
+	return item->kind == PTW_ITEM_INSN && item->insn.ip >= options->low && item->insn.ip < options->high;
 }
 
 static int keep_entry(struct report *r, const struct ptw_item *item, bool is_alarm)
@@ -290,8 +332,18 @@ static int take(struct report *r, const struct ptw_item *item, bool is_alarm)
 {
 	struct entry e;
 
+	if (item->has_time)
+		r->ns = ptw_clock_ns(&r->clock, item->tsc);
+	if (r->options->side)
+		find_thread(r);
+	if (has_filter(r->options) && !is_wanted(r, item))
+		return 0;
 	if (r->options->tail || r->options->last_ns)
 		return keep_entry(r, item, is_alarm);
+	if (r->options->count_only) {
+		r->counted += item->kind == PTW_ITEM_INSN;
+		return 0;
+	}
 	if (r->options->format == PTW_FORMAT_IP) {
 		if (item->kind == PTW_ITEM_INSN)
 			ptw_out_ip_line(r->out, item->insn.ip);
@@ -413,11 +465,12 @@ int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options
 		.view = view, .options = options, .out = out,
 		.clock = { .params = view->params },
 		.kept = { .element = sizeof(struct entry) },
+		.tid = view->trace->tid,
 	};
 	struct ptw_decoder *decoder;
 	int ret;
 
-	if (options->format == PTW_FORMAT_IP && !options->last_ns && options->tail <= TAIL_LIMIT)
+	if (options->format == PTW_FORMAT_IP && !options->last_ns && !has_filter(options) && options->tail <= TAIL_LIMIT)
 		return report_ips(view, options, out, err);
 	decoder = ptw_view_decoder(view, 0, err);
 	if (!decoder)
@@ -432,25 +485,29 @@ int ptw_report_insns(const struct ptw_view *view, const struct ptw_insns_options
 	return ret;
 }
 
-/* Within the last microseconds: each instruction has to be asked for its time. */
-static int count_last(const struct ptw_view *view, const struct ptw_insns_options *options, uint64_t *count,
+/* Within the last microseconds, or a filter: each instruction has to be asked. */
+static int count_wanted(const struct ptw_view *view, const struct ptw_insns_options *options, uint64_t *count,
 		      struct ptw_error *err)
 {
 	struct ptw_out nothing = { 0 };
+	struct ptw_insns_options keep_all = *options;
 	struct report r = {
-		.view = view, .options = options, .out = &nothing,
+		.view = view, .options = &keep_all, .out = &nothing,
 		.clock = { .params = view->params },
 		.kept = { .element = sizeof(struct entry) },
 	};
 	struct ptw_decoder *decoder;
 	int ret;
 
+	keep_all.side = NULL;
+	keep_all.format = PTW_FORMAT_IP;
+	keep_all.count_only = true;
 	decoder = ptw_view_decoder(view, 0, err);
 	if (!decoder)
 		return -1;
 	ret = walk(&r, decoder, err);
 	ptw_decoder_free(decoder);
-	*count = r.kept_insns;
+	*count = keep_all.tail || keep_all.last_ns ? r.kept_insns : r.counted;
 	ptw_ring_free(&r.kept);
 	return ret;
 }
@@ -464,8 +521,8 @@ int ptw_count_insns(const struct ptw_view *view, const struct ptw_insns_options 
 	int ret;
 
 	*count = 0;
-	if (options->last_ns)
-		return count_last(view, options, count, err);
+	if (options->last_ns || has_filter(options))
+		return count_wanted(view, options, count, err);
 	stream = ptw_view_stream(view, PTW_STREAM_TOTALS, err);
 	if (!stream)
 		return -1;

@@ -11,8 +11,14 @@ struct ptw_source_lines;
 struct ptw_insns_options {
 	enum ptw_format format;
 	bool no_time;				/* text: without the column */
+	bool count_only;			/* write nothing; for ptw_count_insns() */
 	uint64_t tail;				/* only so many instructions at the end; 0: all */
 	uint64_t last_ns;			/* only what happened so long before the end; 0: all */
+	uint64_t from_ns, to_ns;		/* only from this time to that one; 0: from the start, to the end */
+	uint64_t low, high;			/* only addresses from @low up to before @high; 0, 0: all */
+	/* The kernel's records, for the thread that ran; NULL: without that column. */
+	const struct ptw_side_event *side;
+	size_t side_count;
 	struct ptw_disasm *disasm;		/* text and JSON; NULL: without */
 	struct ptw_source_lines *lines;		/* NULL: without */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The report of `ptwatch packets`: a line for each packet. */
+/* The report of `ptwatch packets`: a line for each packet, with the time as timing packets before it tell. */
 #ifndef PTWATCH_REPORT_PACKETS_H
 #define PTWATCH_REPORT_PACKETS_H
 
@@ -8,6 +8,9 @@
 struct ptw_packets_options {
 	enum ptw_format format;
 	bool count_only;	/* write nothing, only count */
+	bool no_time;		/* text: without the column */
+	uint64_t tail;		/* only so many packets at the end; 0: all */
+	uint64_t last_ns;	/* only those so long before the end; 0: all */
 	/* Bytes that are no packets, an incomplete packet, an overflow; may be NULL. */
 	void (*on_gap)(void *context, const struct ptw_view *view, const char *kind, const char *text);
 	void *context;
