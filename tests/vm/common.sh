@@ -25,7 +25,7 @@ short_hash() { local h; h=$(sha256sum); printf '%s\n' "${h:0:12}"; }
 cache_init() {
 	[[ $CACHE == /* ]] || die 2 "cache directory '$CACHE' is not absolute; set PTWATCH_CACHE to an absolute path"
 	if [[ ! -e $CACHE/$MARKER ]]; then
-		mkdir -p "$CACHE" || die 1 "cannot create '$CACHE'; set PTWATCH_CACHE to a writable directory"
+		mkdir -p "$CACHE" 2>/dev/null || die 1 "cannot create '$CACHE'; set PTWATCH_CACHE to a writable directory"
 		[[ -z $(ls -A "$CACHE") || -e $CACHE/$MARKER ]] ||
 			die 1 "'$CACHE' is neither empty nor a ptwatch cache; set PTWATCH_CACHE to another directory"
 		echo "ptwatch's test cache; remove it with tests/vm/cache clean" >"$CACHE/$MARKER"

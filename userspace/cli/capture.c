@@ -17,7 +17,6 @@
 #define NO_PMU 1000
 /* What completing a recording needs beside the records that are still in the rings. */
 #define RESERVE (1UL << 20)
-#define SIDEBAND_RING (512UL << 10)
 
 void capture_config(const struct ptwatch_info *info, uint64_t rtit_ctl, struct ptw_trace_config *config)
 {
@@ -42,15 +41,12 @@ void capture_config(const struct ptwatch_info *info, uint64_t rtit_ctl, struct p
 	memcpy(config->cpuid_14_1, info->cpuid_14_1, sizeof(config->cpuid_14_1));
 }
 
-/* The larger rings, so that a reader that is late loses none: 2 MiB for each CPU */
-#define SWITCH_RECORDS 65536
 #define FLUSH_NS UINT64_C(1000000000)
 
-/* How far a CPU's stream and switches have been read */
+/* How far a CPU's stream has been read */
 struct capture_cpu {
 	uint64_t tail;
 	uint64_t losses;
-	uint64_t switches;
 };
 
 static uint64_t now(void)
@@ -61,31 +57,13 @@ static uint64_t now(void)
 	return time.tv_sec * UINT64_C(1000000000) + time.tv_nsec;
 }
 
-static int setup(struct capture *capture, struct ptw_error *err)
-{
-	struct ptw_trace_request trace = capture->request->trace;
-
-	/* A module that has modes remembers switches, too, for those who may see other people's tasks. */
-	if (capture->device.info.modes) {
-		trace.switch_records = SWITCH_RECORDS;
-		capture->own_switches = true;
-		if (!ptw_device_trace_setup(&capture->device, &trace, err))
-			return 0;
-		if (trace.rtit_ctl & PTWATCH_RTIT_CTL_OS || errno != EPERM)
-			return -1;
-		capture->own_switches = false;
-		trace.switch_records = 0;
-	}
-	return ptw_device_trace_setup(&capture->device, &trace, err);
-}
-
 static int open_epoll(struct capture *capture, struct ptw_error *err)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 
 	capture->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (capture->epoll < 0 ||
-	    epoll_ctl(capture->epoll, EPOLL_CTL_ADD, ptw_sideband_fd(capture->sideband), &event) ||
+	    epoll_ctl(capture->epoll, EPOLL_CTL_ADD, beside_fd(&capture->beside), &event) ||
 	    (capture->request->trace.mode == PTWATCH_MODE_STREAM &&
 	     epoll_ctl(capture->epoll, EPOLL_CTL_ADD, capture->device.fd, &event)))
 		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot wait for the trace: %s", strerror(errno));
@@ -94,49 +72,35 @@ static int open_epoll(struct capture *capture, struct ptw_error *err)
 
 int capture_prepare(struct capture *capture, const struct capture_request *request, struct ptw_error *err)
 {
-	struct ptw_sideband_request sideband = {
-		.cpus = request->trace.cpus,
-		.cpus_size = request->trace.cpus_size,
-		.ring_size = SIDEBAND_RING,
-	};
+	struct ptw_trace_request trace = request->trace;
 	struct ptw_trace_config config;
-	const uint64_t *ids;
+	struct ptw_device *device = &capture->device;
+	uint64_t rings;
 	size_t count;
 
 	capture->request = request;
-	if (setup(capture, err))
+	if (beside_setup(&capture->beside, device, &trace, err) || open_epoll(capture, err))
 		return -1;
-	capture->cpu = calloc(capture->device.trace_count + 1, sizeof(*capture->cpu));
+	capture->cpu = calloc(device->trace_count + 1, sizeof(*capture->cpu));
 	if (!capture->cpu)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
-	sideband.switches = !capture->own_switches;
-	/* Before the kernel's code is copied, which this may change. */
-	capture->sideband = ptw_sideband_open(&sideband, err);
-	if (!capture->sideband || open_epoll(capture, err))
-		return -1;
-	capture_config(&capture->device.info, request->trace.rtit_ctl, &config);
+	capture_config(&device->info, trace.rtit_ctl, &config);
 	config.switches = true;
-	config.stream = request->trace.mode == PTWATCH_MODE_STREAM;
-	for (uint32_t i = 0; i < request->trace.nr_ranges && i < PTW_ADDR_RANGES; i++)
+	config.stream = trace.mode == PTWATCH_MODE_STREAM;
+	for (uint32_t i = 0; i < trace.nr_ranges && i < PTW_ADDR_RANGES; i++)
 		config.params.addr[i] = (struct ptw_addr_range){
-			.cfg = request->trace.ranges[i].kind,
-			.a = request->trace.ranges[i].start,
-			.b = request->trace.ranges[i].end,
+			.cfg = trace.ranges[i].kind, .a = trace.ranges[i].start, .b = trace.ranges[i].end,
 		};
 	capture->params = config.params;
 	capture->writer = ptw_recording_create(request->output, &config, err);
 	if (!capture->writer)
 		return -1;
-	ids = ptw_sideband_ids(capture->sideband, &count);
-	if (ptw_recording_reserve(capture->writer, RESERVE + count * SIDEBAND_RING, err) ||
-	    ptw_recording_set_sideband(capture->writer, ids, count, err) ||
-	    (request->trace.rtit_ctl & PTWATCH_RTIT_CTL_OS && ptw_recording_add_kernel(capture->writer, err)) ||
-	    ptw_recording_add_processes(capture->writer, err))
+	ptw_sideband_ids(capture->beside.sideband, &count);
+	rings = count * PTW_SIDEBAND_RING;
+	if (ptw_recording_reserve(capture->writer, RESERVE + rings, err) ||
+	    (trace.rtit_ctl & PTWATCH_RTIT_CTL_OS && ptw_recording_add_kernel(capture->writer, err)))
 		return -1;
-	/* From here on perf's records tell who runs on each CPU; ours begin with who does. */
-	if (!capture->own_switches)
-		ptw_sideband_visit(capture->sideband);
-	return 0;
+	return beside_begin(&capture->beside, capture->writer, err);
 }
 
 /* An execute breakpoint whose hit starts or stops the trace of the CPU that came there, as often as it does. */
@@ -182,76 +146,6 @@ int capture_fd(const struct capture *capture)
 	return capture->epoll;
 }
 
-/* The recording can't grow any more; what there is can still be completed. */
-static void no_more(struct capture *capture, const struct ptw_error *why)
-{
-	if (!capture->full)
-		capture->full_error = *why;
-	capture->full = true;
-	ptw_recording_release(capture->writer);
-}
-
-static int take_records(void *arg, const void *first, size_t first_size, const void *second, size_t second_size,
-			struct ptw_error *err)
-{
-	struct capture *capture = arg;
-	bool was_full = capture->full;
-
-	if (!ptw_recording_add_records(capture->writer, first, first_size, second, second_size, err))
-		return 0;
-	no_more(capture, err);
-	/* Once more, with the room that was kept for this; what does not fit then is left out. */
-	if (!was_full)
-		ptw_recording_add_records(capture->writer, first, first_size, second, second_size, NULL);
-	return 0;
-}
-
-/* ---- switches that the module remembered ---- */
-
-static int add_switches(struct capture *capture, const struct ptwatch_switch *list, size_t count, uint32_t cpu)
-{
-	uint64_t id = ptw_sideband_id(capture->sideband, cpu);
-	struct ptw_error err;
-
-	if (!ptw_recording_add_switches(capture->writer, list, count, id, &err))
-		return 0;
-	if (capture->full)
-		return 0;
-	no_more(capture, &err);
-	return ptw_recording_add_switches(capture->writer, list, count, id, NULL);
-}
-
-static void drain_switches(struct capture *capture, const struct ptw_cpu_trace *trace, struct capture_cpu *cpu)
-{
-	const struct ptwatch_switches *page = trace->switches;
-	const struct ptwatch_switch *ring = (const void *)((const uint8_t *)page + page->data_offset);
-	uint64_t mask = page->records - 1, head;
-	struct ptwatch_switch copy[512];
-
-	/* Records are written before head is moved. */
-	while ((head = __atomic_load_n(&page->head, __ATOMIC_ACQUIRE)) != cpu->switches) {
-		uint64_t first = cpu->switches, count, still;
-
-		if (head - first > mask) {
-			first = head - mask;
-			capture->switches_lost += first - cpu->switches;
-		}
-		count = head - first < 512 ? head - first : 512;
-		for (uint64_t i = 0; i < count; i++)
-			copy[i] = ring[(first + i) & mask];
-		/* What was written over while it was copied is no record. */
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		head = __atomic_load_n(&page->head, __ATOMIC_ACQUIRE);
-		still = head > mask && head - mask > first ? head - mask - first : 0;
-		if (still > count)
-			still = count;
-		capture->switches_lost += still;
-		if (count > still)
-			add_switches(capture, copy + still, count - still, trace->cpu);
-		cpu->switches = first + count;
-	}
-}
-
 /* ---- a stream ---- */
 
 /* The piece [cpu->tail, end) of a CPU's stream, straight from the mapped buffer into the file */
@@ -265,14 +159,14 @@ static void add_piece(struct capture *capture, const struct ptw_cpu_trace *trace
 	start = cpu->tail % size;
 	first = size - start < length ? size - start : length;
 	cpu->tail = end;
-	if (capture->full) {
+	if (capture->beside.full) {
 		capture->lost += length;
 		return;
 	}
 	if (ptw_recording_add_trace(capture->writer, trace->cpu, trace->data + start, first, trace->data, length - first,
 				    &err)) {
 		capture->lost += length;
-		no_more(capture, &err);
+		beside_full(&capture->beside, &err);
 		return;
 	}
 	capture->bytes += length;
@@ -315,8 +209,6 @@ static int drain_stream(struct capture *capture, const struct ptw_cpu_trace *tra
 static int drain_traces(struct capture *capture, bool last, struct ptw_error *err)
 {
 	for (size_t i = 0; i < capture->device.trace_count; i++) {
-		if (capture->own_switches)
-			drain_switches(capture, &capture->device.trace[i], &capture->cpu[i]);
 		if (capture->request->trace.mode == PTWATCH_MODE_STREAM &&
 		    drain_stream(capture, &capture->device.trace[i], &capture->cpu[i], last, err))
 			return -1;
@@ -326,10 +218,9 @@ static int drain_traces(struct capture *capture, bool last, struct ptw_error *er
 
 static int drain(struct capture *capture, bool last, struct ptw_error *err)
 {
-	if (ptw_sideband_drain(capture->sideband, take_records, capture, err) || drain_traces(capture, last, err))
+	if (drain_traces(capture, last, err))
 		return -1;
-	/* One that is left out costs a reader memory, no more. */
-	ptw_recording_end_round(capture->writer, NULL);
+	beside_round(&capture->beside);
 	return 0;
 }
 
@@ -351,15 +242,15 @@ static void add_ring(struct capture *capture, const struct ptw_cpu_trace *trace,
 	struct ptw_trace_pieces pieces = ptw_trace_pieces(control, trace->data);
 	struct ptw_error err;
 
-	if (!capture->full &&
+	if (!capture->beside.full &&
 	    !ptw_recording_add_trace(capture->writer, trace->cpu, pieces.first, pieces.first_size, pieces.second,
 				     pieces.second_size, &err)) {
 		capture->bytes += pieces.first_size + pieces.second_size;
 		return;
 	}
 	capture->lost += pieces.first_size + pieces.second_size;
-	if (!capture->full)
-		no_more(capture, &err);
+	if (!capture->beside.full)
+		beside_full(&capture->beside, &err);
 }
 
 /* How the CPU's trace ended and, if it is a ring, what is in it */
@@ -426,7 +317,6 @@ static void report_watch(struct capture *capture, uint32_t id, const char *label
 bool capture_report(struct capture *capture)
 {
 	const char *verb = capture->request->verb;
-	uint64_t records = ptw_sideband_lost(capture->sideband);
 	char number[32], times[32];
 
 	report_watch(capture, capture->watch[0], capture->request->start_at.label, verb);
@@ -439,13 +329,7 @@ bool capture_report(struct capture *capture)
 			     ptw_commas(capture->gaps, times, sizeof(times)));
 	else if (capture->lost)
 		cli_progress(verb, "%s bytes of trace were lost", ptw_commas(capture->lost, number, sizeof(number)));
-	if (records)
-		cli_progress(verb, "%s records about processes were lost, so some code may be taken for another's",
-			     ptw_commas(records, number, sizeof(number)));
-	if (capture->switches_lost)
-		cli_progress(verb, "%s context switches were lost, so some code may be taken for another's",
-			     ptw_commas(capture->switches_lost, number, sizeof(number)));
-	return capture->gaps || capture->lost || records || capture->switches_lost || capture->damaged;
+	return beside_report(&capture->beside, verb) || capture->gaps || capture->lost || capture->damaged;
 }
 
 void capture_close(struct capture *capture)
@@ -455,8 +339,7 @@ void capture_close(struct capture *capture)
 	capture->writer = NULL;
 	/* The trace ends first: closing the events changes the kernel's code. */
 	ptw_device_close(&capture->device);
-	ptw_sideband_close(capture->sideband);
-	capture->sideband = NULL;
+	beside_close(&capture->beside);
 	if (capture->epoll >= 0)
 		close(capture->epoll);
 	capture->epoll = -1;

@@ -10,10 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/beside.h"
 #include "cli/capture_options.h"
 #include "common/error.h"
 #include "control/device.h"
-#include "control/sideband.h"
 #include "recording/recording.h"
 
 /** struct capture_request - what to record, and where to */
@@ -28,21 +28,17 @@ struct capture_request {
 struct capture {
 	const struct capture_request *request;
 	struct ptw_device device;
-	struct ptw_sideband *sideband;
+	struct beside beside;
 	struct ptw_recording_writer *writer;
 	int epoll;
 	struct ptw_pt_params params;
 	struct capture_cpu *cpu;	/* one for each of device.trace; private */
-	bool own_switches;	/* the module remembers switches, so perf need not */
 	uint64_t flushed;	/* CLOCK_MONOTONIC, ns: when the heads of a stream were last published */
-	uint64_t switches_lost;
 	uint64_t gaps;		/* in streams */
 	uint32_t watch[2];	/* what starts and stops CPUs; 0: none */
 	uint64_t bytes;		/* of trace, written */
 	uint64_t lost;		/* of trace, that the CPUs wrote and nobody read */
 	bool damaged;		/* a CPU ended its trace by itself */
-	bool full;		/* the disk is, or the recording can't grow for another reason */
-	struct ptw_error full_error;
 };
 
 /**
@@ -62,7 +58,7 @@ int capture_start(struct capture *capture, struct ptw_error *err);
  */
 int capture_fd(const struct capture *capture);
 
-/** capture_round() - write out what has come in; a full disk is no failure but sets @full */
+/** capture_round() - write out what has come in; a full disk is no failure but sets beside.full */
 int capture_round(struct capture *capture, struct ptw_error *err);
 
 /** capture_stop() - stop tracing and write out the rest */

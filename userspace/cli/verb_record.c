@@ -262,7 +262,7 @@ static int wait_for_end(struct capture *capture, struct cli_command *command, co
 		{ .fd = target, .events = POLLIN },	/* a process that has ended; -1: none */
 	};
 
-	while (!command->signal && !command->dumps && !command->ended && !capture->full && !fds[2].revents) {
+	while (!command->signal && !command->dumps && !command->ended && !capture->beside.full && !fds[2].revents) {
 		wait = ROUND_NS;
 		if (deadline) {
 			if (time >= deadline)
@@ -350,9 +350,9 @@ static int run_verb(struct record_options *opt, int argc, char **argv)
 		conclude(&capture, opt);
 		lossy = capture_report(&capture);
 	}
-	if (!ret && capture.full) {
+	if (!ret && capture.beside.full) {
 		ptw_error_set(&err, PTW_EXIT_FAILED, "%.800s; what was recorded until then is kept in %.160s",
-			      capture.full_error.text, opt->output);
+			      capture.beside.full_error.text, opt->output);
 		ret = -1;
 	}
 	status = ret ? cli_error(opt->verb, &err) : cli_flush(opt->verb);

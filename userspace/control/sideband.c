@@ -13,8 +13,6 @@
 
 #include "control/machine.h"
 
-#define RING_SIZE (512UL << 10)
-
 struct ring {
 	int fd;
 	int cpu;
@@ -108,7 +106,7 @@ struct ptw_sideband *ptw_sideband_open(const struct ptw_sideband_request *reques
 		free(sideband);
 		return NULL;
 	}
-	sideband->ring_size = request->ring_size ? request->ring_size : RING_SIZE;
+	sideband->ring_size = request->ring_size ? request->ring_size : PTW_SIDEBAND_RING;
 	sideband->ring = calloc(count, sizeof(*sideband->ring));
 	sideband->id = calloc(count, sizeof(*sideband->id));
 	sideband->epoll = epoll_create1(EPOLL_CLOEXEC);

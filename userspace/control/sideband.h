@@ -23,6 +23,8 @@
 #define PTW_SIDEBAND_SAMPLE_TYPE \
 	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER)
 
+#define PTW_SIDEBAND_RING (512UL << 10)
+
 struct ptw_sideband;
 
 /** struct ptw_sideband_request - what ptw_sideband_open() should listen to */
@@ -30,7 +32,7 @@ struct ptw_sideband_request {
 	const uint8_t *cpus;	/* bitmap: of these CPUs also the switches; NULL: of all */
 	size_t cpus_size;
 	bool switches;		/* context switches; false: someone else tells them */
-	size_t ring_size;	/* bytes for each CPU, a power of two of pages; 0: 512 KiB */
+	size_t ring_size;	/* bytes for each CPU, a power of two of pages; 0: PTW_SIDEBAND_RING */
 };
 
 /**
