@@ -56,6 +56,9 @@ void engine_start(struct engine *e, size_t psb, size_t end)
 	e->have_fup = e->have_ptw = e->have_cr3 = false;
 	e->new_bits = 0;
 	e->call_count = 0;
+	e->filtered = false;
+	for (int i = 0; i < PTW_ADDR_RANGES; i++)
+		e->filtered |= e->params->addr[i].cfg != 0;
 	e->have_tsc = e->have_ctc = e->have_mtc = e->cyc_running = false;
 	e->tsc_per_cycle = 0;
 }
@@ -349,7 +352,8 @@ static bool take_pgd(struct engine *e, struct sink *s, bool suppressed)
 		put_interrupt(e, s, ip);
 		from = e->fup;
 	} else {
-		if (!reach_end(e, s) || e->path->end == PATH_COND)
+		/* With address ranges it may have been any direct branch of the path. */
+		if (e->filtered || !reach_end(e, s) || e->path->end == PATH_COND)
 			return false;
 		execute(e, s, e->path->count);
 		sink_end(s, e->path, ip, NULL);

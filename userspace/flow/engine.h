@@ -48,6 +48,7 @@ struct engine {
 	uint64_t calls[ENGINE_CALLS];
 	unsigned int call_top, call_count;
 
+	bool filtered;		/* address ranges may end tracing anywhere */
 	bool have_fup;		/* @fup is where an asynchronous event happened; its TIP comes next */
 	uint64_t fup;
 	bool have_ptw;		/* @ptw waits for its FUP */
