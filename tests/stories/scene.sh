@@ -7,7 +7,7 @@ cp "${0%/*}/inferd" "${0%/*}/intruder" /mnt/
 modprobe ledger
 
 # Tail latency: one of 400 requests recomputes, in another an interrupt's softirq works for long.
-ptwatch record -o tail --ptw -C 0 -- /mnt/inferd serve 400 300 150 2>tail.txt
+ptwatch record -o tail --ptw -- /mnt/inferd serve 400 300 150 2>tail.txt
 
 # Memory overwritten: a thread of the server that only keeps figures writes into the cache.
 mkfifo /tmp/go

@@ -10,6 +10,7 @@ needs_guest
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 work=$(mktemp -d)
 tap_cleanup rm -rf "$work"
+[[ -z ${PTWATCH_KEEP_STORIES:-} ]] || tap_cleanup mv "$work" "$PTWATCH_KEEP_STORIES"
 
 for program in intruder inferd; do
 	cc -O1 -g -static -pthread -o "$work/$program" "tests/stories/$program.c" || fail_all "cannot build tests/stories/$program.c"
@@ -34,6 +35,7 @@ rc=0
 report latency -i "$work/tail" "${request[@]}" --worst 2 >"$work/latency.txt" 2>"$work/err" || rc=$?
 diag "$(cat "$work/latency.txt")"
 is "$rc" 0 'latency: no gaps in the recording'
+((rc == 0)) || diag "$(head -n 5 "$work/err")"
 like "$(<"$work/latency.txt")" 'marker:0xA0 → marker:0xA4 by id: 400 pairs' '400 requests'
 report latency -i "$work/tail" "${request[@]}" --worst 2 --json >"$work/latency.json" 2>/dev/null || true
 report export -i "$work/tail" --sqlite -o "$work/tail.db" 2>/dev/null || true
@@ -76,13 +78,13 @@ import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 def find(event, start, what=None):
     for i in range(start, len(rows)):
-        if rows[i]["event"] == event and (what is None or rows[i].get("symbol", "").split("+")[0] == what or what in rows[i]["meaning"]):
+        if rows[i]["event"] == event and (what is None or rows[i].get("symbol", "").split("+")[0].split(".")[0] == what or what in rows[i]["meaning"]):
             return i
     sys.exit(f"no {event} {what} from row {start} on")
 at = find("kernel entry", 0)
 assert at == 0 and rows[0]["since_t0_ns"] == 0, rows[0]
-chain = [("system call", "__x64_sys_ioctl"), ("module code", "ledger_ioctl"), ("call", "ledger_take"), ("copy from user", None),
-         ("call", "ledger_enter"), ("call", "ledger_become_operator"), ("credentials", "commit_creds"), ("kernel exit", None),
+chain = [("system call", "__x64_sys_ioctl"), ("module code", "ledger_ioctl"), ("copy from user", None), ("call", "ledger_take"),
+         ("copy from user", None), ("call", "ledger_enter"), ("call", "ledger_become_operator"), ("credentials", "commit_creds"), ("kernel exit", None),
          ("kernel entry", None), ("system call", "__x64_sys_execve"), ("exec", None), ("new program", "'id'")]
 for event, what in chain:
     at = find(event, at + 1, what)

@@ -73,6 +73,7 @@ struct row {
 	char *text;		/* owned; NULL: @meaning */
 	const char *meaning;
 	int32_t cpu, pid, tid;
+	uint32_t times;		/* one after the other */
 	char comm[16];
 	uint8_t event;		/* enum row_event */
 	bool wrong;		/* a change of rights in a system call whose work that is not */
@@ -185,7 +186,7 @@ static struct row *add_row(struct ptw_evidence *e, struct rows *rows, const stru
 		return NULL;
 	*row = (struct row){
 		.time = event->time, .serial = event->frame ? event->frame->serial : PTW_NO_STEP, .ip = event->ip,
-		.meaning = meaning, .cpu = event->cpu, .pid = info->pid, .tid = info->tid, .event = kind,
+		.meaning = meaning, .cpu = event->cpu, .pid = info->pid, .tid = info->tid, .event = kind, .times = 1,
 	};
 	snprintf(row->comm, sizeof(row->comm), "%s", info->comm);
 	if (event->frame)
@@ -208,6 +209,11 @@ static const struct rule *find_rule(const char *name)
 			return &rules[i];
 	}
 	return NULL;
+}
+
+static bool is_copy(const struct rule *rule)
+{
+	return rule && (rule->event == ROW_COPY_IN || rule->event == ROW_COPY_OUT);
 }
 
 static bool starts_with(const char *text, const char *start)
@@ -267,11 +273,15 @@ static int add_path(struct ptw_evidence *e, struct thread_state *state, const st
 {
 	const struct ptw_story_thread *thread = event->thread;
 	struct ptw_story_event call = *event;
-	size_t i = 0;
+	size_t i = 0, count = thread->frame_count;
 
-	while (state->entry != PTW_NO_STEP && i < thread->frame_count && thread->frame[i].serial != state->entry)
+	/* What comes with this event is not on the way to the alarm, but the trap behind it. */
+	if (e->alarm_told && event->kind == PTW_STORY_ENTER)
+		count--;
+
+	while (state->entry != PTW_NO_STEP && i < count && thread->frame[i].serial != state->entry)
 		i++;
-	for (; i < thread->frame_count; i++) {
+	for (; i < count; i++) {
 		struct ptw_frame *frame = &thread->frame[i];
 
 		if (!frame->place.symbol || frame->kind == PTW_FRAME_BEGIN || frame->kind == PTW_FRAME_SWITCH ||
@@ -291,13 +301,17 @@ static int add_path(struct ptw_evidence *e, struct thread_state *state, const st
 static int take_rule(struct ptw_evidence *e, struct thread_state *state, const struct ptw_story_event *event,
 		     const struct rule *rule)
 {
-	struct row *row;
+	struct row *row, *last;
 	char text[160];
 
-	/* The same from within itself says nothing new. */
-	if (rule->event == ROW_COPY_IN && state->rows.count && state->rows.row[state->rows.count - 1].event == ROW_COPY_IN &&
-	    state->rows.row[state->rows.count - 1].time == event->time)
+	if (is_copy(rule) && event->thread->frame_count > 1 && event->frame[-1].place.symbol &&
+	    is_copy(find_rule(event->frame[-1].place.symbol->name)))
+		return 0;	/* the one does it with the other */
+	last = state->rows.count ? &state->rows.row[state->rows.count - 1] : NULL;
+	if (last && last->event == rule->event && last->ip == event->ip && !rule->note) {
+		last->times++;
 		return 0;
+	}
 	row = add_row(e, &state->rows, event, rule->event, rule->meaning);
 	if (!row)
 		return -1;
@@ -333,8 +347,8 @@ static int take_call(struct ptw_evidence *e, struct thread_state *state, const s
 	rule = find_rule(name);
 	if (rule)
 		return take_rule(e, state, event, rule);
-	/* The kernel's addresses are the negative ones. */
-	if (place->object && (int64_t)event->ip < 0 && place->object != state->module) {
+	/* The kernel's addresses are the negative ones. Our own module looks on at switches. */
+	if (place->object && strcmp(place->object, "ptwatch") && (int64_t)event->ip < 0 && place->object != state->module) {
 		state->module = place->object;
 		row = add_row(e, &state->rows, event, ROW_MODULE, NULL);
 		if (!row)
@@ -414,14 +428,32 @@ static int take_leave(struct ptw_evidence *e, struct thread_state *state, const 
 {
 	struct ptw_story_event exit = *event;
 
-	if (event->frame->serial != state->entry || event->cut)
+	if (event->frame->serial != state->entry)
 		return 0;
+	/* It went out of sight: a gap, or the CPU went to another thread and nobody recorded it. */
+	if (event->cut)
+		return finish(e, state);
 	exit.frame = NULL;
 	/* Where it goes on: behind the instruction that entered. */
 	exit.ip = event->frame->from;
 	if (!add_row(e, &state->rows, &exit, ROW_EXIT, "back to the caller"))
 		return -1;
 	return finish(e, state);
+}
+
+/* A kernel thread's story begins with the outermost function that still runs, not with the rounds before. */
+static void only_this_round(struct thread_state *state)
+{
+	size_t first, i;
+
+	for (first = 0; first < state->rows.count && state->rows.row[first].event != ROW_CALL; first++)
+		;
+	if (state->entry != PTW_NO_STEP || first == state->rows.count)
+		return;
+	for (i = 0; i < first; i++)
+		free(state->rows.row[i].text);
+	state->rows.count -= first;
+	memmove(state->rows.row, state->rows.row + first, state->rows.count * sizeof(*state->rows.row));
 }
 
 static int take_alarm(struct ptw_evidence *e, struct thread_state *state, const struct ptw_story_event *event)
@@ -435,6 +467,7 @@ static int take_alarm(struct ptw_evidence *e, struct thread_state *state, const 
 	e->alarm_told = true;
 	if (add_path(e, state, event))
 		return -1;
+	only_this_round(state);
 	hit.frame = NULL;
 	hit.ip = alarm->access == PTWATCH_ACCESS_X ? alarm->ip : e->options.point.access_ip;
 	row = add_row(e, &state->rows, &hit, ROW_ALARM, NULL);
@@ -496,7 +529,7 @@ int ptw_evidence_exec(struct ptw_evidence *e, uint64_t time, int32_t cpu, int32_
 	row = push(&e->rows);
 	if (!row)
 		return -1;
-	*row = (struct row){ .time = time, .serial = PTW_NO_STEP, .order = UINT64_MAX, .cpu = cpu, .pid = pid, .tid = tid, .event = ROW_NEW_PROGRAM };
+	*row = (struct row){ .time = time, .serial = PTW_NO_STEP, .order = UINT64_MAX, .cpu = cpu, .pid = pid, .tid = tid, .event = ROW_NEW_PROGRAM, .times = 1 };
 	snprintf(row->comm, sizeof(row->comm), "%s", name);
 	snprintf(text, sizeof(text), "the process is now '%.15s'", name);
 	return (row->text = strdup(text)) ? 0 : -1;
@@ -597,6 +630,8 @@ static void text_row(const struct row *row, uint64_t start, struct ptw_out *out)
 		ptw_out_colour(out, PTW_RED);
 	ptw_out_printf(out, "%12s  %-16s  %-14s  %-36s  %s", time, address, event_names[row->event], symbol,
 		       row->text ? row->text : row->meaning);
+	if (row->times > 1)
+		ptw_out_printf(out, ", %" PRIu32 " times", row->times);
 	if (row->event == ROW_ALARM || row->wrong)
 		ptw_out_colour(out, PTW_PLAIN);
 	ptw_out_text(out, "\n");
@@ -623,6 +658,8 @@ static void json_row(const struct row *row, uint64_t start, struct ptw_out *out)
 	}
 	ptw_out_text(out, ",\"meaning\":");
 	ptw_out_json_string(out, row->text ? row->text : row->meaning);
+	if (row->times > 1)
+		ptw_out_printf(out, ",\"times\":%" PRIu32, row->times);
 	if (row->wrong)
 		ptw_out_text(out, ",\"suspicious\":true");
 	ptw_out_text(out, "}\n");

@@ -103,7 +103,7 @@ static noinline void noise_flush(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < 400; i++)
+	for (i = 0; i < 2000; i++)
 		noise_flush_entry(i);
 }
 
