@@ -25,7 +25,7 @@ enum { MARK_START = 0xA0, MARK_PREFILL, MARK_DECODE, MARK_HIT, MARK_DONE, MARK_M
 
 #define SLOTS	64
 #define ROUNDS	150		/* of a usual multiplication */
-#define MANY	150000		/* of recomputing all of a prompt */
+#define MANY	1500000		/* of recomputing all of a prompt */
 
 struct figures {
 	uint64_t count;
