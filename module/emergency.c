@@ -38,9 +38,14 @@ static int on_reboot(struct notifier_block *nb, unsigned long event, void *unuse
 static int on_panic(struct notifier_block *nb, unsigned long event, void *unused)
 {
 	/*
-	 * The other CPUs are stopped already or will be; an IPI is not allowed here. With kdump,
-	 * the crash kernel starts before this chain unless crash_kexec_post_notifiers is set: PT
-	 * then goes on writing to our ring, in memory that the crash kernel only reads.
+	 * The other CPUs are stopped already or will be; an IPI is not allowed here.
+	 *
+	 * With kdump, the crash kernel starts before this chain unless crash_kexec_post_notifiers
+	 * is set, and nothing that a module may hook comes earlier: the handler of the NMI that
+	 * halts the other CPUs is registered after ours, so it comes before ours, and does not
+	 * return; what it calls is perf's and KVM's alone. TraceEn then stays set on those CPUs,
+	 * but a CPU that halts executes nothing, and so writes no more than the packets it holds;
+	 * they go to our buffer, in memory that the crash kernel only reads.
 	 */
 	ptw_trace_emergency_stop(NULL);
 	return NOTIFY_OK;

@@ -668,8 +668,11 @@ int ptw_trace_flush(struct ptw_session *session)
 	for_each_cpu(cpu, &trace->cpus) {
 		struct ptw_cpu_trace *ct = trace->cpu[cpu];
 
-		if (!ct->owned || READ_ONCE(ct->state) != PTWATCH_STATE_RUNNING)
+		/* One that is not RUNNING may have failed since, in a pass that nobody saw. */
+		if (!ct->owned || READ_ONCE(ct->state) != PTWATCH_STATE_RUNNING) {
+			publish(ct, ct->control->freeze_seq);
 			continue;
+		}
 		call_on(cpu, ptw_engine_flush, ct);
 		publish_at(ct, 0, &ct->snap);
 	}

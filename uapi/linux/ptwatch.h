@@ -101,8 +101,8 @@
 #define PTWATCH_RTIT_CTL_MTCFREQ	(0xfULL << 14)	/* one of info.mtc_periods */
 #define PTWATCH_RTIT_CTL_CYCTHRESH	(0xfULL << 19)	/* one of info.cyc_thresholds */
 #define PTWATCH_RTIT_CTL_PSBFREQ	(0xfULL << 24)	/* of info.psb_periods: 2 KiB << n */
-#define PTWATCH_RTIT_CTL_EVENTEN	(1ULL << 31)	/* event trace: CFE, EVD; needs BRANCHEN */
-#define PTWATCH_RTIT_CTL_DISTNT		(1ULL << 55)	/* no TNT packets; needs BRANCHEN */
+#define PTWATCH_RTIT_CTL_EVENTEN	(1ULL << 31)	/* event trace: CFE, EVD */
+#define PTWATCH_RTIT_CTL_DISTNT		(1ULL << 55)	/* no TNT packets */
 
 /* How the buffer of a CPU is used; ptwatch_trace.mode. */
 #define PTWATCH_MODE_RING	0U	/* the newest bytes win, no interrupts */
