@@ -13,8 +13,9 @@
  * instructions are counted as lost. Everywhere else the sequences are the same. Without it there must be
  * none.
  *
- * The images are those of images.tsv beside each trace. Prints one line of counts, and the first
- * difference with its surroundings. Exit status: 0 equal, 1 not, 2 usage or files.
+ * The images are those of images.tsv beside each trace, and those of versions.tsv for code that changes.
+ * Prints one line of counts, and the first difference with its surroundings. Exit status: 0 equal, 1 not,
+ * 2 usage or files.
  */
 #include <inttypes.h>
 #include <intel-pt.h>
@@ -40,8 +41,16 @@ struct truth {
 	uint64_t traces;	/* TraceEn edges passed */
 };
 
+/* Code that changes: see capture.c. */
+struct versions {
+	uint64_t addr, size, commit;
+	uint8_t *code[8];
+	unsigned int n, at;
+};
+
 struct result {
-	uint64_t equal, errors, overflows, off, lost, most_lost, user, kernel, async, exec_modes, early;
+	uint64_t equal, errors, overflows, off, lost, most_lost, user, kernel, async, exec_modes, early,
+		 changes;
 	bool differs;
 	bool ended_at_mov_cr3;
 };
@@ -69,8 +78,19 @@ static void *read_file(const char *path, size_t *len)
 	return data;
 }
 
+static void add_section(struct pt_image *image, struct pt_image_section_cache *cache, const char *path,
+			uint64_t offset, uint64_t size, uint64_t vaddr)
+{
+	int isid = pt_iscache_add_file(cache, path, offset, size, vaddr);
+
+	if (isid < 0 || pt_image_add_cached(image, cache, isid, NULL) < 0) {
+		fprintf(stderr, "%s: libipt refuses it\n", path);
+		exit(2);
+	}
+}
+
 static void add_images(struct pt_image *image, struct pt_image_section_cache *cache,
-		       const char *trace)
+		       const char *trace, const struct versions *v)
 {
 	char dir[512], path[768], line[512], name[256];
 	uint64_t offset, size, vaddr;
@@ -85,19 +105,61 @@ static void add_images(struct pt_image *image, struct pt_image_section_cache *ca
 		exit(2);
 	}
 	while (fgets(line, sizeof(line), f)) {
-		int isid;
-
 		if (sscanf(line, "%255s %" SCNx64 " %" SCNx64 " %" SCNx64, name, &offset, &size,
 			   &vaddr) != 4)
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir, name);
-		isid = pt_iscache_add_file(cache, path, offset, size, vaddr);
-		if (isid < 0 || pt_image_add_cached(image, cache, isid, NULL) < 0) {
-			fprintf(stderr, "%s: libipt refuses it\n", path);
-			exit(2);
+		/* Sections come before libipt's hook: leave out what changes. */
+		if (v->n && v->addr == vaddr && size > v->size) {
+			offset += v->size;
+			vaddr += v->size;
+			size -= v->size;
 		}
+		add_section(image, cache, path, offset, size, vaddr);
 	}
 	fclose(f);
+}
+
+static void read_versions(struct versions *v, const char *trace)
+{
+	char dir[512], path[768], line[128];
+	size_t len;
+	FILE *f;
+
+	memset(v, 0, sizeof(*v));
+	snprintf(dir, sizeof(dir), "%s", trace);
+	dirname(dir);
+	snprintf(path, sizeof(path), "%s/versions.tsv", dir);
+	f = fopen(path, "r");
+	if (!f)
+		return;
+	if (!fgets(line, sizeof(line), f) ||
+	    sscanf(line, "%" SCNx64 " %" SCNx64 " %" SCNx64, &v->addr, &v->size, &v->commit) != 3) {
+		fprintf(stderr, "%s: ADDRESS SIZE COMMIT expected\n", path);
+		exit(2);
+	}
+	while (v->n < 8 && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = 0;
+		snprintf(path, sizeof(path), "%s/%s", dir, line);
+		v->code[v->n++] = read_file(path, &len);
+	}
+	fclose(f);
+}
+
+/* libipt's hook for memory that is in no section. */
+static int read_version(uint8_t *buffer, size_t size, const struct pt_asid *asid, uint64_t ip, void *context)
+{
+	const struct versions *v = context;
+	uint64_t left;
+
+	(void)asid;
+	if (!v->n || ip < v->addr || ip - v->addr >= v->size)
+		return -pte_nomap;
+	left = v->size - (ip - v->addr);
+	if (size > left)
+		size = left;
+	memcpy(buffer, v->code[v->at] + (ip - v->addr), size);
+	return size;
 }
 
 /* The next truth, 0 at its end. */
@@ -218,7 +280,7 @@ static int drain_events(struct pt_insn_decoder *d, int status, const struct pt_i
 	return status;
 }
 
-static void compare_trace(struct pt_insn_decoder *d, struct truth *t, struct result *r)
+static void compare_trace(struct pt_insn_decoder *d, struct truth *t, struct result *r, struct versions *v)
 {
 	int status = pt_insn_sync_forward(d);
 	struct pt_insn insn = { 0 };
@@ -237,6 +299,10 @@ static void compare_trace(struct pt_insn_decoder *d, struct truth *t, struct res
 			r->differs = true;
 			show_difference(d, t, insn.ip);
 			return;
+		}
+		if (v->n && insn.ip == v->commit) {
+			v->at = (v->at + 1) % v->n;
+			r->changes++;
 		}
 		r->equal++;
 		r->ended_at_mov_cr3 = false;
@@ -278,6 +344,7 @@ int main(int argc, char **argv)
 	pt_iscache_set_limit(cache, CACHE_LIMIT);
 	for (int i = 2; i < argc && !r.errors && !r.differs; i++) {
 		struct pt_image *image = pt_image_alloc(NULL);
+		struct versions versions;
 		struct pt_insn_decoder *d;
 		struct pt_config config;
 		uint8_t *trace = read_file(argv[i], &len);
@@ -290,10 +357,12 @@ int main(int argc, char **argv)
 		config.cpu.model = 85;
 		config.cpu.stepping = 4;
 		pt_cpu_errata(&config.errata, &config.cpu);
-		add_images(image, cache, argv[i]);
+		read_versions(&versions, argv[i]);
+		add_images(image, cache, argv[i], &versions);
+		pt_image_set_callback(image, read_version, &versions);
 		d = pt_insn_alloc_decoder(&config);
 		pt_insn_set_image(d, image);
-		compare_trace(d, &t, &r);
+		compare_trace(d, &t, &r, &versions);
 		pt_insn_free_decoder(d);
 		pt_image_free(image);
 		free(trace);
@@ -304,8 +373,8 @@ int main(int argc, char **argv)
 	}
 	printf("equal=%" PRIu64 " user=%" PRIu64 " kernel=%" PRIu64 " differs=%d errors=%" PRIu64
 	       " overflows=%" PRIu64 " interruptions=%" PRIu64 " modes=%" PRIu64 " early=%" PRIu64
-	       " traces=%" PRIu64 " lost=%" PRIu64 " most=%" PRIu64 " off=%" PRIu64 "\n", r.equal, r.user,
-	       r.kernel, r.differs, r.errors, r.overflows, r.async, r.exec_modes, r.early, t.traces, r.lost,
+	       " changes=%" PRIu64 " traces=%" PRIu64 " lost=%" PRIu64 " most=%" PRIu64 " off=%" PRIu64 "\n", r.equal, r.user,
+	       r.kernel, r.differs, r.errors, r.overflows, r.async, r.exec_modes, r.early, r.changes, t.traces, r.lost,
 	       r.most_lost, r.off);
 	return r.differs || r.errors || r.overflows != expected;
 }

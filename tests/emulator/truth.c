@@ -15,9 +15,9 @@
  *    case too: the processor's FUP names the REP itself, which then counts as not executed yet.
  *  - Not dropped are jumps to themselves (they completed, and began anew) and INT instructions (the
  *    frame holds no error code, so it was the interrupt they meant and not a fault of theirs).
- *  - The same non-branch instruction twice in a row is one: QEMU begins an instruction again when a
- *    store hits a watched or a code page, when an atomic access needs the other CPUs to stand
- *    still, and for iterations of REP. Only a branch can really follow itself.
+ *  - The same instruction twice in a row is one: QEMU begins an instruction again when a store (also
+ *    the push of a CALL) hits a watched or a code page, when an atomic access needs the other CPUs to
+ *    stand still, and for iterations of REP. Only a direct branch to itself can really follow itself.
  *  - The WRMSR that clears TraceEn is dropped: processors report its own address as the place where
  *    the trace ended.
  */
@@ -30,9 +30,8 @@
 
 #define ENTRIES 65536
 
-#define FLAG_BRANCH	1
-#define FLAG_SELF	2	/* a direct jump to itself */
-#define FLAG_SOFT_INT	4
+#define FLAG_SELF	1	/* a direct branch to itself */
+#define FLAG_SOFT_INT	2
 
 #define CR3_ADDRESS 0x000ffffffffff000ULL
 
@@ -133,7 +132,7 @@ static void on_insn(unsigned int index, void *opaque)
 	const struct seen *s = opaque;
 	uint64_t ip = s->vaddr + t->delta;
 
-	if (ip == t->last && !(s->flags & FLAG_BRANCH))
+	if (ip == t->last && !(s->flags & FLAG_SELF))
 		return;
 	t->last = ip;
 	t->last_flags = s->flags;
@@ -160,9 +159,7 @@ void truth_translate(struct qemu_plugin_tb *tb, qemu_plugin_u64 on)
 
 		insn_decode(bytes, qemu_plugin_insn_data(insn, bytes, sizeof(bytes)), &d);
 		s->vaddr = qemu_plugin_insn_vaddr(insn);
-		if (insn_is_branch(d.kind))
-			s->flags |= FLAG_BRANCH;
-		if ((d.kind == INSN_JUMP || d.kind == INSN_COND) && d.disp == -d.len)
+		if ((d.kind == INSN_JUMP || d.kind == INSN_COND || d.kind == INSN_CALL) && d.disp == -d.len)
 			s->flags |= FLAG_SELF;
 		if (d.kind == INSN_SOFT_INT)
 			s->flags |= FLAG_SOFT_INT;

@@ -7,8 +7,13 @@
  * Writes for each NAME into OUT/NAME: cpuN.pt, the trace of CPU N; text-*, the executable memory that
  * ran; and images.tsv, which says FILE OFFSET SIZE ADDRESS of each, tab-separated, in hex.
  *
- * All of user mode must be this program, which must be static and not position-independent, so that
- * one set of images serves all its processes.
+ * versions.tsv tells how the code at one address changes: ADDRESS SIZE COMMIT, and then a FILE for each
+ * version. The first is there when a trace begins, and each execution of COMMIT brings the next, circling.
+ *
+ * capture --run ROUNDS: only run the workload on every CPU, without what perf can't follow, for others to trace.
+ *
+ * All of user mode must be this program and those of WORKLOAD_PROGRAMS, exec64 and exec32 beside it, which
+ * must be static and not position-independent, so that one set of images serves all its processes.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -38,6 +43,8 @@
 #define AUX_WATERMARK (1UL << 20)
 #define DATA_PAGES 9UL
 #define MAX_CPUS 8
+
+static const char *programs[WORKLOAD_PROGRAMS];
 
 struct event {
 	int fd;
@@ -149,6 +156,61 @@ static void write_user_text(const char *dir, FILE *table)
 	fclose(maps);
 }
 
+/* The code of a program that the workload executes. */
+static void write_program_text(const char *dir, FILE *table, const char *program, int n)
+{
+	int fd = open(program, O_RDONLY);
+	char path[256], name[32];
+	uint8_t *file;
+	off_t size;
+
+	size = lseek(fd, 0, SEEK_END);
+	file = malloc(size);
+	if (fd < 0 || pread(fd, file, size, 0) != size)
+		die("%s", program);
+	close(fd);
+	snprintf(name, sizeof(name), "text-program%d", n);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	write_file(path, file, size);
+	if (file[EI_CLASS] == ELFCLASS64) {
+		const Elf64_Ehdr *eh = (const void *)file;
+		const Elf64_Phdr *ph = (const void *)(file + eh->e_phoff);
+
+		for (int i = 0; i < eh->e_phnum; i++)
+			if (ph[i].p_type == PT_LOAD && ph[i].p_flags & PF_X)
+				fprintf(table, "%s\t%" PRIx64 "\t%" PRIx64 "\t%" PRIx64 "\n", name,
+					ph[i].p_offset, ph[i].p_filesz, ph[i].p_vaddr);
+	} else {
+		const Elf32_Ehdr *eh = (const void *)file;
+		const Elf32_Phdr *ph = (const void *)(file + eh->e_phoff);
+
+		for (int i = 0; i < eh->e_phnum; i++)
+			if (ph[i].p_type == PT_LOAD && ph[i].p_flags & PF_X)
+				fprintf(table, "%s\t%x\t%x\t%x\n", name, ph[i].p_offset, ph[i].p_filesz,
+					ph[i].p_vaddr);
+	}
+	free(file);
+}
+
+static void write_versions(const char *dir)
+{
+	char path[256], name[32];
+	FILE *table;
+
+	snprintf(path, sizeof(path), "%s/versions.tsv", dir);
+	table = fopen(path, "w");
+	if (!table)
+		die("%s", path);
+	fprintf(table, "%" PRIxPTR "\t%x\t%" PRIxPTR "\n", (uintptr_t)SMC, SMC_SIZE, (uintptr_t)smc_commit);
+	for (int i = 0; i < SMC_VERSIONS; i++) {
+		snprintf(name, sizeof(name), "version%d", i);
+		snprintf(path, sizeof(path), "%s/%s", dir, name);
+		write_file(path, smc_versions[i], SMC_SIZE);
+		fprintf(table, "%s\n", name);
+	}
+	fclose(table);
+}
+
 static uint64_t symbol(const char *name)
 {
 	FILE *f = fopen("/proc/kallsyms", "r");
@@ -223,6 +285,9 @@ static void write_images(const char *dir)
 	if (!table)
 		die("%s", path);
 	write_user_text(dir, table);
+	for (int i = 0; i < WORKLOAD_PROGRAMS; i++)
+		write_program_text(dir, table, programs[i], i);
+	write_versions(dir);
 	write_kernel_range(dir, table, "kernel", symbol("_stext"), symbol("_etext"));
 	write_module_text(dir, table);
 	fclose(table);
@@ -254,13 +319,13 @@ static void pin(int cpu)
 		die("CPU %d", cpu);
 }
 
-static void run_everywhere(int cpus, unsigned int rounds)
+static void run_everywhere(int cpus, unsigned int rounds, bool all)
 {
 	for (int cpu = 0; cpu < cpus; cpu++) {
 		if (fork())
 			continue;
 		pin(cpu);
-		workload_run(rounds);
+		workload_run(rounds, all);
 		_exit(0);
 	}
 	for (int cpu = 0; cpu < cpus; cpu++) {
@@ -289,11 +354,11 @@ static void capture(const char *out, char *config, int cpus, unsigned int rounds
 			set_range(&events[i], function);
 	}
 	/* The kernel patches itself on first use of this and that: let it, before. */
-	run_everywhere(cpus, 1);
+	run_everywhere(cpus, 1, true);
 	sleep(1);
 	for (int i = 0; i < cpus; i++)
 		ioctl(events[i].fd, PERF_EVENT_IOC_ENABLE, 0);
-	run_everywhere(cpus, rounds);
+	run_everywhere(cpus, rounds, true);
 	for (int i = 0; i < cpus; i++)
 		ioctl(events[i].fd, PERF_EVENT_IOC_DISABLE, 0);
 	/* While the events are open: closing them patches the kernel, too. */
@@ -304,12 +369,23 @@ static void capture(const char *out, char *config, int cpus, unsigned int rounds
 	}
 }
 
+static const char *beside(const char *program, const char *name)
+{
+	const char *slash = strrchr(program, '/');
+	char *path;
+
+	if (asprintf(&path, "%.*s%s", slash ? (int)(slash + 1 - program) : 0, program, name) < 0)
+		exit(1);
+	return path;
+}
+
 int main(int argc, char **argv)
 {
 	int cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
-	if (argc < 4) {
-		fprintf(stderr, "usage: capture OUT ROUNDS NAME:user|kernel|both:HEX[:SYMBOL]...\n");
+	if (argc < 4 && !(argc == 3 && !strcmp(argv[1], "--run"))) {
+		fprintf(stderr, "usage: capture OUT ROUNDS NAME:user|kernel|both:HEX[:SYMBOL]...\n"
+			"       capture --run ROUNDS\n");
 		return 2;
 	}
 	/* Once more without address randomisation: the vDSO must be where it will be written from. */
@@ -318,7 +394,13 @@ int main(int argc, char **argv)
 		execv("/proc/self/exe", argv);
 		die("exec");
 	}
-	workload_setup();
+	programs[0] = beside(argv[0], "exec64");
+	programs[1] = beside(argv[0], "exec32");
+	workload_setup(programs);
+	if (argc == 3) {
+		run_everywhere(cpus, atoi(argv[2]), false);
+		return 0;
+	}
 	for (int i = 3; i < argc; i++)
 		capture(argv[1], argv[i], cpus < MAX_CPUS ? cpus : MAX_CPUS, atoi(argv[2]));
 	return 0;

@@ -3,11 +3,14 @@
 #include "workload.h"
 
 #include <fcntl.h>
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -157,6 +160,80 @@ static NOINLINE void mixed_page(void)
 	((void (*)(void))MIXED_PAGE)();
 }
 
+/* --- code that comes and goes ---------------------------------------------------------------- */
+
+/*
+ * Compiled code: a region of functions, each written anew right before it is called. What is written to a
+ * place is always the same, so one image serves. See jit_write for what it was in between.
+ */
+#define JIT ((unsigned char *)0x11000000)
+#define JIT_FUNCTIONS 256
+#define JIT_STRIDE 64
+
+static void jit_write(unsigned int n)
+{
+	unsigned char *p = JIT + n * JIT_STRIDE;
+	/* mov $n, %eax; mov $(n % 5 + 1), %ecx; 1: inc %eax; dec %ecx; jnz 1b; ret */
+	unsigned char plain[] = { 0xb8, n, 0, 0, 0, 0xb9, n % 5 + 1, 0, 0, 0, 0xff, 0xc0, 0xff, 0xc9,
+				  0x75, 0xfa, 0xc3 };
+	/* mov $n, %ecx; test $8, %cl; jz 1f; call 2f; 1: lea 1(%rcx), %eax; ret; 2: ret */
+	unsigned char calling[] = { 0xb9, n, 0, 0, 0, 0xf6, 0xc1, 0x08, 0x74, 0x05, 0xe8, 4, 0, 0, 0,
+				    0x8d, 0x41, 0x01, 0xc3, 0xc3 };
+
+	memset(p, 0xcc, JIT_STRIDE);
+	if (n & 1)
+		memcpy(p, calling, sizeof(calling));
+	else
+		memcpy(p, plain, sizeof(plain));
+}
+
+static NOINLINE void compiled(unsigned int round)
+{
+	for (unsigned int i = 0; i < 40; i++) {
+		unsigned int n = (round * 40 + i) % JIT_FUNCTIONS;
+
+		jit_write(n);
+		sink += ((unsigned int (*)(void))(JIT + n * JIT_STRIDE))();
+	}
+}
+
+/*
+ * A function whose instructions change. Who decodes must know which version is there: it changes when
+ * smc_commit is executed, to the next in a circle, and is the first when a trace begins.
+ */
+const unsigned char smc_versions[SMC_VERSIONS][SMC_SIZE] = {
+	{ 0xb8, 1, 0, 0, 0, 0xc3 },				/* mov $1, %eax; ret */
+	{ 0xeb, 2, 0xcc, 0xcc, 0x90, 0xb0, 2, 0xc3 },		/* jmp 1f; 1: nop; mov $2, %al; ret */
+	{ 0x31, 0xc0, 0x74, 1, 0xcc, 0xff, 0xc0, 0xc3 },	/* xor %eax, %eax; jz 1f; 1: inc %eax; ret */
+};
+
+asm(".text\n	.globl smc_commit\n"
+    "smc_commit: nop\n	nop\n	nop\n	ret\n");
+
+/* Rewrites the operand of the instruction after the one that does it, each time round. */
+static const unsigned char rewriting[] = {
+	0xb9, 0x32, 0x00, 0x00, 0x00,			/* mov  $50, %ecx */
+	0xff, 0x05, 0x01, 0x00, 0x00, 0x00,		/* incl 1(%rip) */
+	0xb8, 0x00, 0x00, 0x00, 0x00,			/* mov  $0, %eax */
+	0xff, 0xc9,					/* dec  %ecx */
+	0x75, 0xf1,					/* jne  5 */
+	0xc3,						/* ret */
+};
+
+static NOINLINE void changing(void)
+{
+	static unsigned int version;
+
+	for (int i = 0; i < 4; i++) {
+		sink += ((unsigned int (*)(void))SMC)();
+		version = (version + 1) % SMC_VERSIONS;
+		memcpy(SMC, smc_versions[version], SMC_SIZE);
+		smc_commit();
+		sink += ((unsigned int (*)(void))SMC)();
+	}
+	((void (*)(void))(SMC + SMC_SIZE))();
+}
+
 /* --- 32-bit code ----------------------------------------------------------------------------- */
 
 /*
@@ -246,6 +323,63 @@ static NOINLINE void faults(void)
 	kill(getpid(), SIGTRAP);
 }
 
+/* An x87 exception is reported by the next instruction that waits for the FPU. */
+static NOINLINE void fpu_faults(void)
+{
+	static const unsigned short unmasked = 0x37b;
+
+	asm volatile("fninit\n	fldcw %0\n	fldz\n	fld1\n	fdivp\n	fwait\n	nop\n	fninit" :: "m"(unmasked));
+}
+
+/* Traps from debug registers, from TF, from INT1; and the fault of an instruction breakpoint. */
+static int breakpoint(const void *addr, unsigned int type)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr), .type = PERF_TYPE_BREAKPOINT, .bp_type = type, .sample_period = 1,
+		.bp_addr = (uintptr_t)addr, .bp_len = sizeof(long), .exclude_hv = 1,
+	};
+
+	return syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
+}
+
+static unsigned long watched[2];
+
+static NOINLINE void debug_traps(void)
+{
+	int fds[] = { breakpoint(&watched[0], HW_BREAKPOINT_W), breakpoint((const void *)add, HW_BREAKPOINT_X) };
+	void *di = watched;
+	unsigned long cx = 2;
+
+	handle(SIGTRAP);
+	for (int i = 0; i < 5; i++) {
+		*(volatile unsigned long *)&watched[0] = i;
+		sink += add(i);
+	}
+	asm volatile("rep stosq" : "+D"(di), "+c"(cx) : "a"(7UL) : "memory");
+	asm volatile("movq %%rsp, %%rbx\n	leaq %0, %%rsp\n	call 1f\n1:	movq %%rbx, %%rsp"
+		     :: "m"(watched[1]) : "rbx", "memory");
+	asm volatile(".byte 0xf1");
+	asm volatile("pushfq\n	orl $0x100, (%%rsp)\n	popfq\n	nop\n	movl $3, %%ecx\n1:	loop 1b\n"
+		     "	pushfq\n	andl $~0x100, (%%rsp)\n	popfq" ::: "rcx", "memory", "cc");
+	for (int i = 0; i < 2; i++)
+		close(fds[i]);
+}
+
+/* NMIs of a counter that overflows every so many instructions. */
+static NOINLINE void interrupted_by_nmis(void)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr), .type = PERF_TYPE_HARDWARE, .config = PERF_COUNT_HW_INSTRUCTIONS,
+		.sample_period = 7001, .exclude_hv = 1,
+	};
+	int fd = syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
+
+	sink += arithmetic(15000);
+	for (int i = 0; i < 20; i++)
+		syscall(SYS_getppid);
+	close(fd);
+}
+
 static NOINLINE void single_steps(void)
 {
 	int status, n = 0;
@@ -332,19 +466,56 @@ static NOINLINE void processes(void)
 	}
 }
 
-/* --------------------------------------------------------------------------------------------- */
+static const char *programs[WORKLOAD_PROGRAMS];
 
-void workload_setup(void)
+/* Processes by the dozen: each executes another program, 64-bit or 32-bit. */
+static NOINLINE void executions(void)
 {
-	unsigned char *p = mmap(MIXED_PAGE, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
-				MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	for (volatile int i = 0; i < 6; i++) {
+		const char *program = programs[i % WORKLOAD_PROGRAMS];
+		pid_t pid;
 
-	if (p != MIXED_PAGE)
-		abort();
-	memcpy(p, mixed_code, sizeof(mixed_code));
+		if (!program)
+			continue;
+		pid = i & 4 ? vfork() : fork();
+		if (!pid) {
+			execl(program, program, (char *)NULL);
+			_exit(1);
+		}
+		waitpid(pid, NULL, 0);
+	}
 }
 
-void workload_run(unsigned int rounds)
+/* --------------------------------------------------------------------------------------------- */
+
+static void map_code(unsigned char *at, size_t size)
+{
+	if (mmap(at, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		 0) != at)
+		abort();
+}
+
+void workload_setup(const char *const *execute)
+{
+	for (int i = 0; i < WORKLOAD_PROGRAMS; i++)
+		programs[i] = execute[i];
+	map_code(MIXED_PAGE, PAGE);
+	memcpy(MIXED_PAGE, mixed_code, sizeof(mixed_code));
+	map_code(JIT, JIT_FUNCTIONS * JIT_STRIDE);
+	for (int i = 0; i < JIT_FUNCTIONS; i++)
+		jit_write(i);
+	map_code(SMC, PAGE);
+	memcpy(SMC, smc_versions[0], SMC_SIZE);
+	memcpy(SMC + SMC_SIZE, rewriting, sizeof(rewriting));
+	/*
+	 * The kernel patches itself when the first event of a task opens and when the last one closes:
+	 * one is there all the time.
+	 */
+	if (breakpoint(&watched[1], HW_BREAKPOINT_W) < 0)
+		abort();
+}
+
+void workload_run(unsigned int rounds, bool all)
 {
 	struct itimerval tick = { { 0, 1000 }, { 0, 1000 } }, none = { { 0, 0 }, { 0, 0 } };
 
@@ -356,9 +527,16 @@ void workload_run(unsigned int rounds)
 		long_jumps();
 		odd_returns();
 		strings();
-		mixed_page();
-		compat();
 		faults();
+		fpu_faults();
+		debug_traps();
+		if (all) {
+			compat();
+			mixed_page();
+			compiled(i);
+			changing();
+		}
+		interrupted_by_nmis();
 		setitimer(ITIMER_REAL, &tick, NULL);
 		sink += arithmetic(20000);
 		setitimer(ITIMER_REAL, &none, NULL);
@@ -367,5 +545,6 @@ void workload_run(unsigned int rounds)
 		system_calls();
 		page_faults();
 		processes();
+		executions();
 	}
 }

@@ -26,7 +26,7 @@ plan 11
 
 # Event configurations: TSC 400, MTC 200 (period 3: c000), CYC 2.
 status=0
-"$top/tests/vm/run" --no-load --put "$build/capture" --truth "$work/truth" --out "$work/out" --timeout 120 \
+"$top/tests/vm/run" --no-load --put "$build/capture" --put "$build/exec64" --put "$build/exec32" --truth "$work/truth" --out "$work/out" --timeout 120 \
 	--emulator "overflow=$every" --emulator stats=on \
 	-- /put/capture /out 1 both:both:c602 user:user:600 >"$work/log" 2>&1 || status=$?
 is "$status" 0 'recorded in the guest'
