@@ -22,8 +22,10 @@ fi
 
 status=0
 # shellcheck disable=SC2016 # for the guest's shell
-"$top/tests/vm/run" --no-load --put "$build/probe" --out "$work/out" --timeout 120 -- sh -c '
+"$top/tests/vm/run" --no-load --put "$build/probe" --put "$build/counts" --out "$work/out" --timeout 180 \
+	-- sh -c '
 	modprobe msr && /put/probe /out >/out/probe.tap
+	/put/counts >/out/counts.tap
 	cd /sys/bus/event_source/devices/intel_pt/caps && grep . * >/out/caps
 	dmesg >/out/dmesg' >"$work/log" 2>&1 || status=$?
 is "$status" 0 'the guest ran'
@@ -35,8 +37,9 @@ while read -r line; do
 	'ok '* | 'not ok '*) is "${line%% [0-9]*}" ok "${line#*- }" ;;
 	'#'*) diag "guest: ${line#\# }" ;;
 	esac
-done <"$work/out/probe.tap"
+done < <(cat "$work/out/probe.tap" "$work/out/counts.tap")
 like "$(tail -1 "$work/out/probe.tap")" '^1\.\.[0-9]+$' 'the probe reached its end'
+like "$(tail -1 "$work/out/counts.tap")" '^1\.\.[0-9]+$' 'the counts reached their end'
 
 is "$(LC_ALL=C sort "$work/out/caps")" 'cr3_filtering:1
 cycle_thresholds:3fff
