@@ -3,6 +3,7 @@
 # make demo	the whole story in a virtual machine whose CPU has Intel PT
 # make check	every test this machine can run
 # make bench	how fast traces are decoded, against libipt alone
+# make bench-peers	what others' ways of watching cost, in executed instructions
 # make check-debug	the module on a kernel that looks for faults
 # make help	the rest
 TOP := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
@@ -46,6 +47,9 @@ check:
 bench:
 	for bench in tests/bench/*.sh; do $$bench || exit 1; done
 
+bench-peers:
+	tests/bench/peers
+
 check-debug:
 	PTWATCH_TEST_DEBUG=1 tests/check vm/t/debug
 
@@ -63,6 +67,7 @@ help:
 	@echo "make demo              a watched variable, a frozen trace and the path that led there, in a virtual machine"
 	@echo "make check             every test this machine can run, with a count at the end"
 	@echo "make bench             how fast traces are decoded, against libipt alone on the same trace"
+	@echo "make bench-peers        what others' ways of watching a store cost, in executed instructions"
 	@echo "make check-debug       the module on a kernel that looks for faults, which is built first: a quarter of an hour"
 	@echo "make install           the program, its man pages and bash completion (PREFIX=, DESTDIR=)"
 	@echo "make modules_install   ptwatch.ko for the running kernel (or KDIR=)"
@@ -71,4 +76,4 @@ help:
 
 FORCE:
 
-.PHONY: all userspace module no-headers emulator demo check bench check-debug install modules_install clean help FORCE
+.PHONY: all userspace module no-headers emulator demo check bench bench-peers check-debug install modules_install clean help FORCE
