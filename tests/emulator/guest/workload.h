@@ -18,7 +18,7 @@ void workload_setup(const char *const *execute);
  * Do everything that bends the flow of a CPU, rounds times, in this process and in children of it:
  * calls of all sorts, syscalls, faults, signals, context switches, REP, 32-bit code, single steps, debug
  * registers, NMIs, other programs, code that is written as it goes. Without all, what perf can't follow
- * is left out: code that is in no file, and 32-bit code of a 64-bit program.
+ * is left out: code that is in no file, 32-bit code of a 64-bit program, and INT1.
  */
 void workload_run(unsigned int rounds, bool all);
 

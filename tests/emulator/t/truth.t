@@ -26,7 +26,7 @@ if ! make -s -C "$here" tests OUT="$build" >"$work/make.log" 2>&1; then
 	fail_all "cannot build; tests/packages lists what is needed"
 fi
 
-plan 18
+plan 17
 total=0
 puts=(--put "$build/capture" --put "$build/exec64" --put "$build/exec32")
 
@@ -70,8 +70,8 @@ ok "no fewer than $minimum instructions in all" test "$total" -ge "$minimum"
 diag "$total instructions compared"
 
 # perf does not know whose code it is before the first switch when whole CPUs are traced, so here it traces
-# a process and its children. Code that is in no file is left out, and so is 32-bit code of a 64-bit program:
-# perf takes the mode from the file.
+# a process and its children. Code that is in no file is left out, and so are 32-bit code of a 64-bit program,
+# as perf takes the mode from the file, and INT1, which perf takes for no branch.
 status=0
 # shellcheck disable=SC2016 # for the guest's shell
 "$top/tests/vm/run" --no-load "${puts[@]}" --truth "$work/perf" --out "$work/perf.out" --timeout 600 -- sh -c '
