@@ -45,6 +45,7 @@ static int map_raw(struct trace_source *source, struct ptw_error *err)
 	if (map == MAP_FAILED)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "trace %s: %s", path, strerror(errno));
 	source->raw.data = map;
+	source->raw.from_file = true;
 	source->raw.size = stat.st_size;
 	return 0;
 }

@@ -12,7 +12,8 @@
 
 #define PAGE		4096ULL
 #define PAGES_LIMIT	65536	/* pages of changing code */
-#define MAPS_LIMIT	4096	/* of a process at one time: more is damage */
+#define MAPS_LIMIT	16384	/* of a process; more is damage */
+#define ALL_MAPS_LIMIT	(1u << 20)
 
 /* A part of a file that can be mapped as code, for symbols */
 struct segment {
@@ -64,6 +65,7 @@ struct ptw_code {
 	const char *unreadable;
 	struct code_space **space;
 	size_t spaces;
+	size_t maps;		/* of all spaces */
 	uint32_t *newest;	/* a hash: newest space of a process, + 1 */
 	size_t slots;
 	struct poke *poke;
@@ -246,12 +248,13 @@ struct code_space *code_space_at(struct ptw_code *code, int32_t pid, uint64_t ti
 	return space;
 }
 
-static int put_map(struct code_space *space, const struct code_map *map)
+static int put_map(struct ptw_code *code, struct code_space *space, const struct code_map *map)
 {
 	struct code_map *grown;
 
-	if (space->maps >= MAPS_LIMIT)
+	if (space->maps >= MAPS_LIMIT || code->maps >= ALL_MAPS_LIMIT)
 		return 0;
+	code->maps++;
 	grown = grow(space->map, space->maps, sizeof(*grown));
 	if (!grown)
 		return -1;
@@ -261,7 +264,7 @@ static int put_map(struct code_space *space, const struct code_map *map)
 }
 
 /* What was mapped there before is gone; of what sticks out the rest stays. */
-static int replace(struct code_space *space, uint64_t start, uint64_t end, uint64_t time)
+static int replace(struct ptw_code *code, struct code_space *space, uint64_t start, uint64_t end, uint64_t time)
 {
 	size_t count = space->maps;
 	bool changed = false;
@@ -278,7 +281,7 @@ static int replace(struct code_space *space, uint64_t start, uint64_t end, uint6
 
 			rest.end = start;
 			rest.since = time;
-			if (put_map(space, &rest))
+			if (put_map(code, space, &rest))
 				return -1;
 		}
 		if (old.end > end) {
@@ -287,7 +290,7 @@ static int replace(struct code_space *space, uint64_t start, uint64_t end, uint6
 			rest.start = end;
 			rest.offset += end - old.start;
 			rest.since = time;
-			if (put_map(space, &rest))
+			if (put_map(code, space, &rest))
 				return -1;
 		}
 	}
@@ -316,7 +319,7 @@ static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 	map = (struct code_map){
 		.start = d.addr, .end = d.addr + d.size, .offset = d.pgoff, .since = e->time, .until = CODE_ALWAYS,
 	};
-	if (replace(space, map.start, map.end, e->time))
+	if (replace(code, space, map.start, map.end, e->time))
 		return -1;
 	/* A file that is not here any more: its place is known to be taken, at least. */
 	if (path) {
@@ -324,7 +327,7 @@ static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 		if (!map.file)
 			return -1;
 	}
-	return put_map(space, &map);
+	return put_map(code, space, &map);
 }
 
 /* A child begins with the code of its parent. */
@@ -339,7 +342,7 @@ static int take_fork(struct ptw_code *code, const struct ptw_side_event *e)
 	if (!child)
 		return -1;
 	for (size_t i = 0; parent && i < parent->maps; i++)
-		if (parent->map[i].until == CODE_ALWAYS && put_map(child, &parent->map[i]))
+		if (parent->map[i].until == CODE_ALWAYS && put_map(code, child, &parent->map[i]))
 			return -1;
 	return 0;
 }
@@ -642,11 +645,17 @@ void code_view_free(struct code_view *view)
 
 static size_t changes_at(const struct code_space *space, uint64_t time)
 {
-	size_t n = 0;
+	size_t low = 0, high = space ? space->changes : 0;
 
-	while (space && n < space->changes && space->change[n] <= time)
-		n++;
-	return n;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (space->change[mid] <= time)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
 }
 
 uint32_t code_view_space(struct code_view *view, struct code_space *space)

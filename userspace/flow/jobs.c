@@ -2,6 +2,7 @@
 #include "flow/jobs.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "decode/ipt.h"
@@ -231,6 +232,16 @@ static bool plan(struct jobs *jobs, struct lane *lane)
 	return true;
 }
 
+/* What was decoded is not needed soon, and would add up. */
+static void drop_pages(const struct ptw_recorded_trace *t, size_t start, size_t end)
+{
+	uintptr_t from = ((uintptr_t)t->data + start + 4095) & ~(uintptr_t)4095;
+	uintptr_t to = ((uintptr_t)t->data + end) & ~(uintptr_t)4095;
+
+	if (t->from_file && to > from)
+		madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 static void finish_job(struct jobs *jobs, struct lane *lane)
 {
 	struct job *job = lane->first;
@@ -247,6 +258,7 @@ static void finish_job(struct jobs *jobs, struct lane *lane)
 	if (job->sink.last_time > t->last_time)
 		t->last_time = job->sink.last_time;
 	jobs->bytes += job->engine.end - job->start;
+	drop_pages(lane->trace, job->start, job->engine.end);
 	lane->first = job->next;
 	if (!lane->first)
 		lane->last = &lane->first;

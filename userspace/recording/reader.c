@@ -26,6 +26,8 @@
 
 #define WHAT_WE_READ "-i takes the directory that `ptwatch watch --freeze -o` wrote, or a perf.data"
 
+/* A file up to this size has its pieces of trace joined in memory, a larger one in another file. */
+#define JOIN_IN_MEMORY	(64u << 20)
 #define TRACE_LIMIT	65536		/* CPUs or threads */
 #define CHUNK_LIMIT	(1U << 22)	/* AUXTRACE records */
 #define MAP_LIMIT	(1U << 20)	/* mmap records that become image sections */
@@ -83,6 +85,7 @@ struct reader {
 	struct binary *binary;		/* sorted by name and id */
 	size_t binaries;
 	uint8_t **joined;	/* a copy for each stream of several chunks, else NULL */
+	size_t *joined_size;	/* of those in a temporary file; else 0 */
 	size_t joined_count;
 	uint64_t kernel_text;	/* address of _text; 0: no record told */
 	char release[128];
@@ -677,6 +680,95 @@ static int sort_chunks(struct reader *r, struct ptw_recording *rec)
 	return 0;
 }
 
+static int copy_chunk(int out, uint64_t at, int in, const struct chunk *c)
+{
+	off64_t from = c->offset, to = at;
+	uint64_t left = c->size;
+
+	while (left) {
+		ssize_t n = copy_file_range(in, &from, out, &to, left, 0);
+
+		if (n <= 0) {
+			/* Not between these file systems */
+			char buffer[65536];
+
+			n = pread(in, buffer, left < sizeof(buffer) ? left : sizeof(buffer), from);
+			if (n <= 0 || pwrite(out, buffer, n, to) != n)
+				return -1;
+			from += n;
+			to += n;
+		}
+		left -= n;
+	}
+	return 0;
+}
+
+static int temporary_file(char *path, size_t size)
+{
+	const char *dir = getenv("TMPDIR");
+	int fd;
+
+	snprintf(path, size, "%s/ptwatch-XXXXXX", dir && *dir ? dir : "/var/tmp");
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd >= 0)
+		unlink(path);
+	return fd;
+}
+
+/*
+ * The same for a large recording: next to each other in a temporary file that is mapped, so that memory does
+ * not grow with the recording.
+ */
+static int join_in_file(struct reader *r, struct ptw_recording *rec)
+{
+	uint64_t *at = calloc(rec->trace_count, sizeof(*at)), end = 0;
+	int in = open(r->path, O_RDONLY | O_CLOEXEC), out = -1, ret = -1;
+	char path[PATH_MAX] = "";
+
+	out = temporary_file(path, sizeof(path));
+	if (!at || in < 0 || out < 0)
+		goto failed;
+	for (size_t i = 0; i < rec->trace_count; i++) {
+		at[i] = end;
+		end += (rec->trace[i].size + 4095) & ~4095ULL;
+	}
+	for (size_t i = 0; i < r->chunks; i++) {
+		const struct chunk *c = &r->chunk[i];
+
+		rec->trace[c->stream].from_file = true;
+		if (c->size == rec->trace[c->stream].size)
+			continue;
+		r->joined_size[c->stream] += c->size;
+		if (copy_chunk(out, at[c->stream] + r->joined_size[c->stream] - c->size, in, c))
+			goto failed;
+	}
+	for (size_t i = 0; i < rec->trace_count; i++) {
+		void *map;
+
+		if (!r->joined_size[i])
+			continue;
+		map = mmap(NULL, r->joined_size[i], PROT_READ, MAP_PRIVATE, out, at[i]);
+		if (map == MAP_FAILED) {
+			r->joined_size[i] = 0;
+			goto failed;
+		}
+		r->joined[i] = map;
+		rec->trace[i].data = map;
+	}
+	ret = 0;
+failed:
+	if (ret)
+		ptw_error_set(r->err, PTW_EXIT_FAILED,
+			      "%s: %s: %s; a recording of this size needs as much room in $TMPDIR, or /var/tmp",
+			      r->path, path, strerror(errno));
+	if (in >= 0)
+		close(in);
+	if (out >= 0)
+		close(out);
+	free(at);
+	return ret;
+}
+
 /* Join the chunks of each stream, in the order of the file */
 static int join_traces(struct reader *r, struct ptw_recording *rec)
 {
@@ -692,18 +784,25 @@ static int join_traces(struct reader *r, struct ptw_recording *rec)
 	if (sort_chunks(r, rec))
 		return -1;
 	r->joined = calloc(rec->trace_count, sizeof(*r->joined));
+	r->joined_size = calloc(rec->trace_count, sizeof(*r->joined_size));
 	filled = calloc(rec->trace_count, sizeof(*filled));
-	if (!r->joined || !filled) {
+	if (!r->joined || !r->joined_size || !filled) {
 		free(filled);
 		return out_of_memory(r);
 	}
 	r->joined_count = rec->trace_count;
+	if (r->size > JOIN_IN_MEMORY) {
+		free(filled);
+		return join_in_file(r, rec);
+	}
 	for (size_t i = 0; i < r->chunks; i++) {
 		const struct chunk *c = &r->chunk[i];
 
 		t = &rec->trace[c->stream];
-		if (c->size == t->size)
-			continue;	/* the only one: it stays in the mapped file */
+		if (c->size == t->size) {
+			t->from_file = true;	/* the only one: it stays in the mapped file */
+			continue;
+		}
 		if (!r->joined[c->stream]) {
 			r->joined[c->stream] = malloc(t->size);
 			if (!r->joined[c->stream]) {
@@ -1059,9 +1158,14 @@ void ptw_recording_close(struct ptw_recording *recording)
 		return;
 	r = recording->reader;
 	if (r) {
-		for (size_t i = 0; i < r->joined_count; i++)
-			free(r->joined[i]);
+		for (size_t i = 0; i < r->joined_count; i++) {
+			if (r->joined_size[i] && r->joined[i])
+				munmap(r->joined[i], r->joined_size[i]);
+			else if (!r->joined_size[i])
+				free(r->joined[i]);
+		}
 		free(r->joined);
+		free(r->joined_size);
 		if (r->map)
 			munmap((void *)r->map, r->size);
 		free(r->chunk);

@@ -11,6 +11,7 @@
 #ifndef PTWATCH_RECORDING_RECORDING_H
 #define PTWATCH_RECORDING_RECORDING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -70,6 +71,7 @@ struct ptw_recorded_trace {
 	int32_t tid;		/* -1: per-CPU */
 	const uint8_t *data;	/* owned by the recording */
 	size_t size;
+	bool from_file;		/* @data is mapped: what was read may be dropped, and comes again when needed */
 };
 
 struct ptw_recording {
