@@ -114,6 +114,9 @@ is "$(grep -c 'health_tick+1:x is hit only if an instruction begins there' "$out
 run ptwatch watch kv_cache_meta:8:w kvdemo:health_tick:x -n 4 --no-log
 is "$(grep -c ^ALARM <<<"$stdout") $(grep -c ^armed: <<<"$stderr")" '4 2' 'watch: two targets, four alarms'
 
+run ptwatch watch kvdemo:health_tick:8:w --timeout 1ms
+like "$stderr" 'kvdemo:health_tick:8:w is code, and this watches data accesses to its bytes' 'watch: the bytes of code are remarked on'
+
 # ---- watch: how it ends
 
 rmmod kvdemo && modprobe kvdemo	# silent again
@@ -179,7 +182,7 @@ refuses 1 'kv_cache_meta is data' ptwatch watch kv_cache_meta:x
 refuses 2 'not aligned to 8 bytes' ptwatch watch "0x$(printf '%x' $((meta + 4))):8:w"
 refuses 1 '5 targets, but a CPU has 4 debug registers' \
 	ptwatch watch kv_cache_meta:1:w kv_cache_meta+1:1:w kv_cache_meta+2:1:w kv_cache_meta+3:1:w kv_cache_meta+4:1:w
-refuses 1 'not mapped, or one the kernel refuses \(entry code' ptwatch watch 0xfffffe0000000000:8:w
+refuses 1 'one the kernel refuses \(entry code' ptwatch watch 0xfffffe0000000000:8:w
 refuses 1 'not mapped, or one' ptwatch watch 0xffffffffffffeff8:8:w
 if grep -qw la57 /proc/cpuinfo; then
 	skip 3 'this kernel has 5-level page tables'

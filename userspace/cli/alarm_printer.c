@@ -33,6 +33,41 @@ static struct ptw_process *process_of(struct alarm_printer *printer, pid_t tgid)
 	return printer->process[i];
 }
 
+uint64_t alarm_printer_modules(void)
+{
+	uint64_t hash = 14695981039346656037ULL;
+	FILE *file = fopen("/proc/modules", "re");
+	char name[64], address[32], line[128];
+
+	/* The rest of a line, its references, changes all the time. */
+	while (file && fscanf(file, "%63s %*s %*s %*s %*s %31s%*[^\n]", name, address) == 2) {
+		snprintf(line, sizeof(line), "%s %s;", name, address);
+		for (const char *c = line; *c; c++)
+			hash = (hash ^ (unsigned char)*c) * 1099511628211ULL;
+	}
+	if (file)
+		fclose(file);
+	return hash;
+}
+
+/* A module that came since has names, too, and one that went has given its addresses to others. */
+static void renew_symbols(struct alarm_printer *printer)
+{
+	uint64_t modules = alarm_printer_modules();
+	struct ptw_symbols *symbols;
+
+	if (!printer->symbols || modules == printer->modules)
+		return;
+	symbols = ptw_symbols_new();
+	if (!symbols || ptw_symbols_load_kallsyms(symbols, "/proc/kallsyms", NULL)) {
+		ptw_symbols_free(symbols);
+		return;
+	}
+	ptw_symbols_free(printer->symbols);
+	printer->symbols = symbols;
+	printer->modules = modules;
+}
+
 void alarm_printer_print(struct alarm_printer *printer, const struct ptw_alarm *alarm)
 {
 	struct ptw_alarm_style style = { .colour = cli_colour(stdout), .width = cli_width(stdout, 110) };
@@ -40,6 +75,7 @@ void alarm_printer_print(struct alarm_printer *printer, const struct ptw_alarm *
 	const char *names[PTW_ALARM_USER_MAX];
 	struct ptw_process *process = NULL;
 
+	renew_symbols(printer);
 	if (alarm->user_count)
 		process = process_of(printer, alarm->tgid);
 	for (uint32_t i = 0; process && i < alarm->user_count; i++)
@@ -61,4 +97,6 @@ void alarm_printer_release(struct alarm_printer *printer)
 		ptw_process_close(printer->process[i]);
 		printer->process[i] = NULL;
 	}
+	ptw_symbols_free(printer->symbols);
+	printer->symbols = NULL;
 }

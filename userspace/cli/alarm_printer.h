@@ -14,12 +14,16 @@
 
 struct alarm_printer {
 	bool json;
-	const struct ptw_symbols *symbols;	/* the kernel's; NULL: addresses */
+	struct ptw_symbols *symbols;	/* the kernel's, owned; NULL: addresses */
+	uint64_t modules;		/* which modules @symbols knows, as alarm_printer_modules() tells; 0: not known */
 	/* The processes of the last alarms: they may end before the next one. */
 	struct ptw_process *process[ALARM_PRINTER_PROCESSES];
 	pid_t tgid[ALARM_PRINTER_PROCESSES];
 	unsigned int next;
 };
+
+/** alarm_printer_modules() - a number for the modules that are loaded, and where; another when they change */
+uint64_t alarm_printer_modules(void);
 
 /** alarm_printer_print() - one alarm; without the line about its trace, which comes last of the block */
 void alarm_printer_print(struct alarm_printer *printer, const struct ptw_alarm *alarm);

@@ -46,7 +46,6 @@ struct session {
 	const struct watch_options *opt;
 	struct ptw_device device;
 	struct ptw_alarm_listener *listener;
-	struct ptw_symbols *symbols;
 	struct alarm_printer printer;
 	struct ptw_recording_writer *writer;
 	uint32_t id[MAX_TARGETS];
@@ -158,14 +157,15 @@ static int load_symbols(struct session *s, struct ptw_error *err)
 	for (unsigned int i = 0; i < s->opt->targets; i++)
 		needed |= s->opt->target[i].kind == PTW_PLACE_SYMBOL || s->opt->target[i].pid;
 	needed |= !!s->opt->stack;
-	s->symbols = ptw_symbols_new();
-	if (!s->symbols)
+	s->printer.modules = alarm_printer_modules();
+	s->printer.symbols = ptw_symbols_new();
+	if (!s->printer.symbols)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
-	if (!ptw_symbols_load_kallsyms(s->symbols, "/proc/kallsyms", err))
+	if (!ptw_symbols_load_kallsyms(s->printer.symbols, "/proc/kallsyms", err))
 		return 0;
 	/* Without names an address can still be watched. */
-	ptw_symbols_free(s->symbols);
-	s->symbols = NULL;
+	ptw_symbols_free(s->printer.symbols);
+	s->printer.symbols = NULL;
 	return needed ? -1 : 0;
 }
 
@@ -180,8 +180,7 @@ static void tell_remarks(const struct watch_options *opt)
 		if (target->note[0])
 			cli_progress(VERB, "%s: %s", target->text, target->note);
 		if (target->is_code)
-			cli_progress(VERB, "%s watches the bytes of code for data accesses, and the kernel patches code through other addresses; for its execution write %s:x",
-				     target->text, target->place);
+			cli_progress(VERB, "%s is code, and this watches data accesses to its bytes; mode x watches its execution", target->text);
 		/* Breakpoints are compared with where instructions begin. */
 		if (target->inside_code && !told)
 			cli_progress(VERB, "%s is hit only if an instruction begins there; within one nothing ever hits", target->text);
@@ -237,12 +236,12 @@ static int resolve_stack(struct session *s, struct ptw_error *err)
 
 	if (!s->opt->stack)
 		return 0;
-	if (ptw_symbols_resolve(s->symbols, s->opt->stack, &address, &symbol, err))
+	if (ptw_symbols_resolve(s->printer.symbols, s->opt->stack, &address, &symbol, err))
 		return -1;
 	if (!symbol || address != symbol->addr || !strchr("tTwW", symbol->type))
 		return ptw_error_set(err, PTW_EXIT_FAILED, "--if-stack %s: not a function", s->opt->stack);
 	s->stack_start = address;
-	s->stack_end = ptw_symbols_end(s->symbols, symbol);
+	s->stack_end = ptw_symbols_end(s->printer.symbols, symbol);
 	return 0;
 }
 
@@ -257,8 +256,7 @@ static int resolve_targets(struct session *s, struct watch_options *opt, struct 
 	if (load_symbols(s, err))
 		return -1;
 	s->printer.json = opt->json;
-	s->printer.symbols = s->symbols;
-	context.symbols = s->symbols;
+	context.symbols = s->printer.symbols;
 	for (unsigned int i = 0; i < opt->targets && !ret; i++) {
 		ret = ptw_watch_target_resolve(&opt->target[i], &context, err);
 		if (opt->percpu)
@@ -389,7 +387,9 @@ static void tell_armed(const struct ptw_watch_target *target, const struct ptwat
 		snprintf(where, sizeof(where), "in module %s", target->module);
 	else if (target->flags & PTWATCH_WATCH_PERCPU)
 		snprintf(where, sizeof(where), "(per-CPU)");
-	if (target->flags & PTWATCH_WATCH_USER)
+	if (target->flags & PTWATCH_WATCH_USER && stat->state != PTWATCH_WATCH_ARMED)
+		snprintf(on, sizeof(on), "in process %d", target->tgid);
+	else if (target->flags & PTWATCH_WATCH_USER)
 		snprintf(on, sizeof(on), "in %u thread%s of process %d", stat->armed_cpus, stat->armed_cpus == 1 ? "" : "s",
 			 target->tgid);
 	else
@@ -807,7 +807,6 @@ static void close_session(struct session *s)
 	ptw_device_close(&s->device);
 	ptw_alarm_listener_close(s->listener);
 	alarm_printer_release(&s->printer);
-	ptw_symbols_free(s->symbols);
 	for (unsigned int i = 0; i < MAX_TARGETS; i++)
 		if (s->process[i] >= 0)
 			close(s->process[i]);

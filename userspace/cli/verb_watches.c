@@ -280,7 +280,6 @@ static int run(int argc, char **argv)
 {
 	struct follow follow = { .count = 0 };
 	struct ptw_device device = { .fd = -1 };
-	struct ptw_symbols *symbols = NULL;
 	bool following = false;
 	uint64_t timeout = 0;
 	struct ptw_error err;
@@ -319,13 +318,15 @@ static int run(int argc, char **argv)
 		ret = list(&device, follow.printer.json, &err);
 	if (!ret && following) {
 		/* Without names there are still addresses. */
-		symbols = ptw_symbols_new();
-		if (symbols && !ptw_symbols_load_kallsyms(symbols, "/proc/kallsyms", NULL))
-			follow.printer.symbols = symbols;
+		follow.printer.modules = alarm_printer_modules();
+		follow.printer.symbols = ptw_symbols_new();
+		if (follow.printer.symbols && ptw_symbols_load_kallsyms(follow.printer.symbols, "/proc/kallsyms", NULL)) {
+			ptw_symbols_free(follow.printer.symbols);
+			follow.printer.symbols = NULL;
+		}
 		ret = follow_alarms(&follow, timeout, &err);
 	}
 	alarm_printer_release(&follow.printer);
-	ptw_symbols_free(symbols);
 	ptw_device_close(&device);
 	return ret ? cli_error(VERB, &err) : cli_flush(VERB);
 }

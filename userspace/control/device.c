@@ -431,6 +431,12 @@ static int watch_invalid(const struct ptwatch_watch *watch, const char *name, co
 		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: --cpus names a CPU this machine can't have", name);
 	case PTWATCH_WHY_LABEL:
 		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: the module takes names of printable ASCII only", name);
+	case PTWATCH_WHY_FIELD:
+	case PTWATCH_WHY_LENGTH:
+	case PTWATCH_WHY_FILTER:
+		return ptw_error_set(err, PTW_EXIT_FAILED,
+				     "cannot watch %s: the module does not take what was asked for; program and module must be of one version",
+				     name);
 	case PTWATCH_WHY_NO_TRACE:
 		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot watch %s: there is no trace to act on", name);
 	default:
