@@ -264,26 +264,25 @@ done
 # ---- debug registers that gdb holds
 
 cat >hold.gdb <<'END'
-set breakpoint pending on
-break bump
-run <orders
+break main
+run stay
 watch counter
 watch counter_b
 watch counter_c
 watch counter_d
 continue
 END
-{ sleep 60 >orders; } 2>/dev/null &
-sleeper=$!
 gdb -q -batch -x hold.gdb ./threads >gdb.log 2>&1 &
 gdb=$!
-{ exec {orders}>orders; echo >&"$orders"; } 2>/dev/null
 gdb_holds() { grep -q 'Hardware watchpoint.*counter_d' gdb.log; }
 until_true gdb_holds
-until_true sh -c '! ptwatch watch pokee_word:8:w --timeout 1ms 2>&1 | grep -q "no hit in time"'
+refused() { ! timeout 20 ptwatch watch pokee_word:8:w --timeout 1ms 2>&1 | grep -q 'no hit in time'; }
+until_true refused
 refuses 1 "no free debug register for pokee_word:8:w .*gdb \(pid $gdb\)" pokee_word:8:w
-kill "$gdb" "$sleeper" 2>/dev/null
+kill "$gdb"
 wait "$gdb" 2>/dev/null
+registers_free() { ! refused; }
+until_true registers_free
 poke_watch 'store 0 1 1' pokee_word:8:w
 is "$status" 0 'free again'
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A process of several threads that writes a variable, one after the other, once it is told to on stdin. */
+/*
+ * A process of several threads that writes a variable, one after the other, once it is told to on stdin; with
+ * an argument one that does nothing.
+ */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -20,6 +23,7 @@ static void *early(void *arg)
 {
 	char byte;
 
+	(void)arg;
 	prctl(PR_SET_NAME, "early");
 	if (read(order[0], &byte, 1) != 1)
 		return NULL;
@@ -30,16 +34,20 @@ static void *early(void *arg)
 
 static void *late(void *arg)
 {
+	(void)arg;
 	prctl(PR_SET_NAME, "late");
 	bump();
 	return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	pthread_t first, second;
 	char byte;
 
+	(void)argv;
+	if (argc > 1)
+		pause();
 	prctl(PR_SET_NAME, "main");
 	if (pipe(order) || pthread_create(&first, NULL, early, NULL) || read(0, &byte, 1) != 1)
 		return 1;
