@@ -126,6 +126,7 @@ fails 2 '--log and --no-log: only one of them' 'watch jiffies:8:w --no-log --log
 fails 2 '--count may be given only once' 'watch jiffies:8:w -n 1 --count 2'
 fails 2 '--json may be given only once' 'watch jiffies:8:w --json --json'
 fails 2 '--persistent: a trace ends with the program' 'watch jiffies:8:w --persistent --freeze'
+fails 2 "another process's once that one has ended" 'watch task_struct.cred@1 --persistent'
 fails 2 'no COMMAND and no --timeout' 'watch jiffies:8:w --persistent --timeout 1'
 fails 2 'which watch\?' unwatch
 fails 2 'unknown option --json' 'unwatch --json 1'

@@ -414,6 +414,10 @@ static int check_options(struct watch_options *opt, const struct given *given)
 	if (opt->persistent) {
 		if (opt->actions & TRACE_ACTIONS)
 			return cli_usage(VERB, "--persistent: a trace ends with the program, so there is none to freeze, start or stop");
+		for (unsigned int i = 0; i < opt->targets; i++)
+			if (opt->target[i].kind == PTW_PLACE_FIELD && opt->target[i].pid)
+				return cli_usage(VERB, "--persistent: the memory of %s is another process's once that one has ended; a watch that ends with it is not persistent",
+						 opt->target[i].text);
 		if (opt->command || opt->timeout)
 			return cli_usage(VERB, "--persistent arms and leaves; there is no COMMAND and no --timeout to wait for");
 		/* Who looks later wants to see more than the first. */
