@@ -148,6 +148,10 @@ static struct ptw_alarm sample_alarm(void)
 		.have_regs = 1,
 		.stack_count = 3,
 		.stack = { 0xffffffffc020101d, 0xffffffff81000305, 0x1234 },
+		.hit_address = 0xffffffffc0a01188,
+		.actions = PTWATCH_ACTION_EVENT | PTWATCH_ACTION_FREEZE,
+		.user_count = 2,
+		.user_stack = { 0x7f0000001014, 0x401151 },
 	};
 
 	for (int i = 0; i < PTWATCH_REG_COUNT; i++)
@@ -452,7 +456,9 @@ static void writes_alarms_as_json(void **state)
 			     "{\"ip\":\"0xffffffff81000305\",\"symbol\":\"kernel_clone+0x5\"}",
 			     "{\"ip\":\"0x0000000000001234\"}",
 			     "\"tsc\":9223372036854775809,", "\"state\":\"frozen\"",
-			     "\"ax\":\"0xffff000000000000\"", NULL };
+			     "\"ax\":\"0xffff000000000000\"",
+			     "\"user_stack\":[{\"ip\":\"0x00007f0000001014\"},{\"ip\":\"0x0000000000401151\"}]",
+			     "\"hit_address\":\"0xffffffffc0a01188\"", "\"actions\":[\"event\",\"freeze\"]", NULL };
 	     *want; want++) {
 		if (!strstr(text, *want))
 			fail_msg("%s lacks %s", text, *want);
