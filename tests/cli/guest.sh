@@ -177,7 +177,7 @@ echo go >/proc/kvdemo
 # ---- watch: what this machine says no to
 
 refuses 1 'kv_cache_mete: no such symbol; did you mean .*kv_cache_meta' ptwatch watch kv_cache_mete:8:w
-refuses 1 'kv_cache_meta\+4: 0x[0-9a-f]+ is not aligned to 8 bytes.*watch 4 bytes there' ptwatch watch kv_cache_meta+4:8:w
+refuses 1 'kv_cache_meta\+4:8:w: 0x[0-9a-f]+ is not aligned to 8 bytes.*watch 4 bytes there' ptwatch watch kv_cache_meta+4:8:w
 refuses 1 'kv_cache_meta is data' ptwatch watch kv_cache_meta:x
 refuses 2 'not aligned to 8 bytes' ptwatch watch "0x$(printf '%x' $((meta + 4))):8:w"
 refuses 1 '5 targets, but a CPU has 4 debug registers' \
