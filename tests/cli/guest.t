@@ -26,4 +26,4 @@ in_guest() {
 }
 
 in_guest 'with Intel PT' 120 guest.sh
-in_guest 'without' 0 'guest.sh targets.sh' --no-pt
+in_guest 'without' 169 'guest.sh targets.sh' --no-pt
