@@ -13,6 +13,7 @@
 #include <linux/cpu.h>
 #include <linux/irq_work.h>
 #include <linux/kallsyms.h>
+#include <linux/panic.h>
 #include <linux/percpu.h>
 #include <linux/printk.h>
 #include <linux/slab.h>
@@ -40,7 +41,8 @@ static DECLARE_WORK(worker, deliver_all);
 
 static void queue_worker(struct irq_work *work)
 {
-	schedule_work(&worker);
+	/* Unbound: the CPU that hits may be kept from running its own workers by just that. */
+	queue_work(system_unbound_wq, &worker);
 }
 
 /* ---- #DB context ---- */
@@ -116,6 +118,9 @@ static void log_alarm(const struct ptw_alarm *alarm)
 			pr_warn(" %pB\n", (void *)alarm->stack.addr[i]);
 		else
 			pr_warn(" %pS\n", (void *)alarm->stack.addr[i]);
+	for (i = 0; i < alarm->nr_user_stack; i++)
+		pr_warn("%s %lx\n", i ? "    " : "User:", alarm->user_stack[i]);
+	pr_warn_once("no watch sees writes by NMI, #MC and #DB handlers, nor by devices (DMA)\n");
 	if (alarm->frozen)
 		pr_warn("trace: %llu bytes frozen on CPU %u\n", alarm->trace_size, alarm->cpu);
 	if (alarm->lost > lost_told) {
@@ -128,6 +133,7 @@ static void log_alarm(const struct ptw_alarm *alarm)
 static void deliver(struct ptw_alarm *alarm)
 {
 	struct ptw_watch *watch = alarm->watch;
+	struct ptw_message *message = NULL;
 
 	alarm->seq = ++last_seq;
 	ptw_stack_unwind(&alarm->stack, &alarm->regs);
@@ -147,7 +153,7 @@ static void deliver(struct ptw_alarm *alarm)
 	if (watch->arg.actions & PTWATCH_ACTION_LOG)
 		log_alarm(alarm);
 	if (watch->arg.actions & PTWATCH_ACTION_EVENT)
-		ptw_netlink_send(alarm);
+		message = ptw_netlink_send(alarm);
 
 	/*
 	 * Last, so that who is woken finds everything else done. The lock keeps the session from
@@ -155,11 +161,16 @@ static void deliver(struct ptw_alarm *alarm)
 	 */
 	mutex_lock(&ptw_config_lock);
 	atomic64_inc(&watch->alarms);
+	if (message)
+		ptw_readers_deliver(watch, message);
 	if (watch->session) {
 		atomic_inc(&watch->session->alarms);
 		wake_up_interruptible(&watch->session->wait);
 	}
 	mutex_unlock(&ptw_config_lock);
+	if (watch->arg.actions & PTWATCH_ACTION_PANIC)
+		panic("ptwatch: ALARM #%llu of watch %u (%s)", alarm->seq, watch->arg.id,
+		      watch->arg.label);
 	ptw_watch_put(watch);
 	alarm->watch = NULL;
 }

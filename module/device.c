@@ -428,6 +428,8 @@ static long ioctl_watch_add(struct ptw_session *session, void __user *uarg)
 		goto out;
 	error = copy_request_in(request);
 	if (!error) {
+		if (request->arg.flags & PTWATCH_WATCH_USER)
+			ptw_user_watch_seed(request);
 		cpus_read_lock();
 		mutex_lock(&ptw_config_lock);
 		error = ptw_watch_add(session, request);
@@ -528,6 +530,11 @@ static long ioctl_plain(struct ptw_session *session, unsigned int nr, unsigned l
 	case _IOC_NR(PTWATCH_IOC_WATCH_DEL):
 		error = arg > U32_MAX ? -ENOENT : ptw_watch_del(session, arg);
 		break;
+	case _IOC_NR(PTWATCH_IOC_LISTEN):
+		error = check_watch_rights();
+		if (!error)
+			ptw_readers_listen(session);
+		break;
 	case _IOC_NR(PTWATCH_IOC_WATCH_REMOVE):
 		error = check_watch_rights();
 		error = error ?: arg > U32_MAX ? -ENOENT : ptw_watch_del(NULL, arg);
@@ -570,6 +577,7 @@ static long device_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	case PTWATCH_IOC_TRACE_FLUSH:
 	case PTWATCH_IOC_WATCH_DEL:
 	case PTWATCH_IOC_WATCH_REMOVE:
+	case PTWATCH_IOC_LISTEN:
 		return ioctl_plain(session, _IOC_NR(cmd), arg);
 	case PTWATCH_IOC_TRACE_RELEASE:
 		return ioctl_trace_release(session);
@@ -590,6 +598,8 @@ static int device_open(struct inode *inode, struct file *file)
 		return -ENOMEM;
 	spin_lock_init(&session->trace_lock);
 	mutex_init(&session->setup_lock);
+	ptw_queue_init(&session->queue);
+	INIT_LIST_HEAD(&session->listener);
 	init_waitqueue_head(&session->wait);
 	file->private_data = session;
 	return nonseekable_open(inode, file);
@@ -603,6 +613,7 @@ static int device_release(struct inode *inode, struct file *file)
 	mutex_lock(&ptw_config_lock);
 	/* Watches first: they freeze the trace. */
 	ptw_watch_del_all(session);
+	ptw_readers_leave(session);
 	mutex_unlock(&ptw_config_lock);
 	cpus_read_unlock();
 	release_trace(session);
@@ -624,6 +635,22 @@ static int device_mmap(struct file *file, struct vm_area_struct *vma)
 	return error;
 }
 
+static ssize_t device_read(struct file *file, char __user *to, size_t size, loff_t *pos)
+{
+	struct ptw_session *session = file->private_data;
+	ssize_t n;
+
+	for (;;) {
+		n = ptw_queue_read(&session->queue, to, size);
+		if (n)
+			return n;
+		if (file->f_flags & O_NONBLOCK)
+			return -EAGAIN;
+		if (wait_event_interruptible(session->wait, !ptw_queue_empty(&session->queue)))
+			return -ERESTARTSYS;
+	}
+}
+
 static __poll_t device_poll(struct file *file, struct poll_table_struct *wait)
 {
 	struct ptw_session *session = file->private_data;
@@ -633,6 +660,8 @@ static __poll_t device_poll(struct file *file, struct poll_table_struct *wait)
 	/* Who does not ask for alarms must not take them from who does. */
 	if ((poll_requested_events(wait) & EPOLLPRI) && atomic_xchg(&session->alarms, 0))
 		events |= EPOLLPRI;
+	if (!ptw_queue_empty(&session->queue))
+		events |= EPOLLRDBAND;
 	if (ptw_trace_readable(session))
 		events |= EPOLLIN | EPOLLRDNORM;
 	return events;
@@ -646,6 +675,7 @@ static const struct file_operations device_fops = {
 	.compat_ioctl = compat_ptr_ioctl,
 	.mmap = device_mmap,
 	.poll = device_poll,
+	.read = device_read,
 };
 
 static struct miscdevice device = {

@@ -30,13 +30,14 @@ static int __init ptwatch_init(void)
 	int error;
 
 	ptw_caps_init();
+	ptw_readers_init();
 
-	error = ptw_alarm_init();
-	if (error)
-		return error;
 	error = ptw_netlink_init();
 	if (error)
-		goto fail_netlink;
+		return error;
+	error = ptw_alarm_init();
+	if (error)
+		goto fail_alarm;
 	error = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "ptwatch:online", cpu_online_callback,
 				  cpu_offline_callback);
 	if (error < 0)
@@ -52,24 +53,29 @@ static int __init ptwatch_init(void)
 	error = ptw_emergency_init();
 	if (error)
 		goto fail_emergency;
+	error = ptw_boot_watch_init();
+	if (error)
+		goto fail_boot_watch;
 	/* Last: from here on others use us. */
 	error = ptw_device_init();
 	if (error)
-		goto fail_device;
+		goto fail_boot_watch;
 	return 0;
 
-fail_device:
+fail_boot_watch:
 	ptw_emergency_exit();
 fail_emergency:
 	ptw_module_watch_exit();
+	ptw_watch_exit();
 fail_watch:
 	ptw_pmi_exit();
 fail_pmi:
 	cpuhp_remove_state(hotplug_state);
 fail_hotplug:
-	ptw_netlink_exit();
-fail_netlink:
 	ptw_alarm_exit();
+fail_alarm:
+	ptw_netlink_exit();
+	ptw_readers_exit();
 	return error;
 }
 
@@ -87,6 +93,7 @@ static void __exit ptwatch_exit(void)
 	cpuhp_remove_state(hotplug_state);
 	ptw_alarm_exit();
 	ptw_netlink_exit();
+	ptw_readers_exit();
 }
 
 module_init(ptwatch_init);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Alarms as generic netlink messages: see <linux/ptwatch_netlink.h>. */
+#include <linux/kallsyms.h>
 #include <net/genetlink.h>
 
 #include "ptwatch.h"
@@ -9,13 +10,23 @@ static const struct genl_multicast_group groups[] = {
 	{ .name = PTWATCH_GENL_GROUP, .flags = GENL_MCAST_CAP_SYS_ADMIN },
 };
 
-static struct genl_family family = {
+static int dump_backlog(struct sk_buff *skb, struct netlink_callback *cb);
+
+static const struct genl_small_ops ops[] = {
+	/* Rights: by dump_backlog(), as GENL_ADMIN_PERM would be CAP_NET_ADMIN. */
+	{ .cmd = PTWATCH_CMD_BACKLOG, .dumpit = dump_backlog },
+};
+
+static struct genl_family family __ro_after_init = {
 	.name = PTWATCH_GENL_NAME,
 	.version = PTWATCH_GENL_VERSION,
 	.maxattr = PTWATCH_A_MAX,
 	.module = THIS_MODULE,
 	.mcgrps = groups,
 	.n_mcgrps = ARRAY_SIZE(groups),
+	.small_ops = ops,
+	.n_small_ops = ARRAY_SIZE(ops),
+	.resv_start_op = __PTWATCH_CMD_MAX,
 };
 
 static int put_u64(struct sk_buff *skb, int attr, u64 value)
@@ -68,9 +79,10 @@ static u64 watched_address(const struct ptw_alarm *alarm)
 	return alarm->address - 8 * alarm->slot;
 }
 
-static int fill(struct sk_buff *skb, const struct ptw_alarm *alarm)
+static int fill(struct sk_buff *skb, struct ptw_alarm *alarm)
 {
 	const struct ptwatch_watch *watch = &alarm->watch->arg;
+	char symbol[KSYM_SYMBOL_LEN];
 
 	if (put_u64(skb, PTWATCH_A_SEQ, alarm->seq) ||
 	    nla_put_u32(skb, PTWATCH_A_WATCH, watch->id) ||
@@ -91,6 +103,9 @@ static int fill(struct sk_buff *skb, const struct ptw_alarm *alarm)
 		return -EMSGSIZE;
 	if (watch->len > 8 && put_u64(skb, PTWATCH_A_HIT_ADDRESS, alarm->address))
 		return -EMSGSIZE;
+	snprintf(symbol, sizeof(symbol), "%pS", (void *)alarm->regs.ip);
+	if (!user_mode(&alarm->regs) && nla_put_string(skb, PTWATCH_A_SYMBOL, symbol))
+		return -EMSGSIZE;
 	if (watch->label[0] && nla_put_string(skb, PTWATCH_A_LABEL, watch->label))
 		return -EMSGSIZE;
 	if (alarm->have_values && (put_u64(skb, PTWATCH_A_OLD, alarm->old_value) ||
@@ -105,24 +120,48 @@ static int fill(struct sk_buff *skb, const struct ptw_alarm *alarm)
 	return 0;
 }
 
-int ptw_netlink_send(const struct ptw_alarm *alarm)
+struct ptw_message *ptw_netlink_send(struct ptw_alarm *alarm)
 {
+	struct ptw_message *message;
 	struct sk_buff *skb;
 	void *header;
-	int error;
 
 	skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
 	if (!skb)
-		return -ENOMEM;
+		return NULL;
 	header = genlmsg_put(skb, 0, 0, &family, 0, PTWATCH_CMD_ALARM);
-	error = header ? fill(skb, alarm) : -EMSGSIZE;
-	if (error) {
+	if (WARN_ON_ONCE(!header || fill(skb, alarm))) {
 		nlmsg_free(skb);
-		return error;
+		return NULL;
 	}
 	genlmsg_end(skb, header);
-	error = genlmsg_multicast(&family, skb, 0, 0, GFP_KERNEL);
-	return error == -ESRCH ? 0 : error;
+	message = ptw_message_alloc(nlmsg_hdr(skb), alarm->seq);
+	/* Nobody listening (ESRCH) is no error, and who is too slow is told by his socket. */
+	genlmsg_multicast(&family, skb, 0, 0, GFP_KERNEL);
+	return message;
+}
+
+/* PTWATCH_CMD_BACKLOG: one message for each alarm that was kept; args[0] is the next number. */
+static int dump_backlog(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	struct ptw_message *message;
+
+	if (!netlink_capable(cb->skb, CAP_SYS_ADMIN))
+		return -EPERM;
+	while ((message = ptw_readers_kept(cb->args[0]))) {
+		u32 len = message->len - NLMSG_HDRLEN;
+		struct nlmsghdr *nlh = nlmsg_put(skb, NETLINK_CB(cb->skb).portid,
+						 cb->nlh->nlmsg_seq, family.id, len, NLM_F_MULTI);
+
+		if (!nlh) {
+			ptw_message_put(message);
+			break;
+		}
+		memcpy(nlmsg_data(nlh), message->data + NLMSG_HDRLEN, len);
+		cb->args[0] = message->seq + 1;
+		ptw_message_put(message);
+	}
+	return skb->len;
 }
 
 int ptw_netlink_init(void)

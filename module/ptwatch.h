@@ -30,6 +30,7 @@
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/netlink.h>
 #include <linux/perf_event.h>
 #include <linux/ptrace.h>
 #include <linux/sched.h>
@@ -44,6 +45,28 @@
 
 extern struct mutex ptw_config_lock;
 
+/** struct ptw_message - an alarm as a netlink message */
+struct ptw_message {
+	struct kref kref;
+	u64 seq;
+	u32 len;
+	u8 data[] __aligned(8);
+};
+
+/**
+ * struct ptw_queue - alarms that wait to be read; the oldest make room
+ * @lock: innermost; process context only
+ * @head, @tail: counts of messages ever put in and taken out
+ * @unread: pushed out before they were read
+ */
+struct ptw_queue {
+	spinlock_t lock;
+	unsigned int head;
+	unsigned int tail;
+	u64 unread;
+	struct ptw_message *message[PTWATCH_READ_MAX];
+};
+
 /**
  * struct ptw_session - an open file
  * @trace: its trace or NULL; changed under ptw_config_lock and @trace_lock both, so either suffices
@@ -51,10 +74,14 @@ extern struct mutex ptw_config_lock;
  * @trace_lock: see above
  * @hooks: PTW_HOOK_* that its trace needs; under @setup_lock
  * @setup_lock: outermost of all: one TRACE_SETUP or TRACE_RELEASE at a time
+ * @queue: alarms for read(2)
+ * @listener: in the list of those who get everyone's alarms, or empty; under ptw_config_lock
  * @alarms: alarms raised by its watches and not yet seen by poll; under ptw_config_lock to add
  * @wait: poll
  */
 struct ptw_session {
+	struct ptw_queue queue;
+	struct list_head listener;
 	struct ptw_trace *trace;
 	spinlock_t trace_lock;
 	struct mutex setup_lock;
@@ -656,7 +683,7 @@ struct ptw_point {
  *	it, for max_rate
  * @cpus: where accesses count
  * @point: of a kernel watch: nr_slots for each CPU
- * @threads: of a process's watch: one struct ptw_thread for each thread there was
+ * @threads: of a process's watch: see user_watch.c
  */
 struct ptw_watch {
 	struct list_head link;
@@ -691,12 +718,14 @@ struct ptw_watch {
  * struct ptw_watch_request - WATCH_ADD, with everything it points to
  * @filters: arg.nr_filters of them, kmalloc()ed; a watch that is added takes them (and leaves NULL)
  * @cpus: where accesses count; a watch that is added copies them
+ * @seed: with PTWATCH_WATCH_USER, the value before the first hit
  * @why: out
  */
 struct ptw_watch_request {
 	struct ptwatch_watch arg;
 	struct ptwatch_who *filters;
 	cpumask_var_t cpus;
+	u64 seed[PTW_MAX_SLOTS];
 	struct ptwatch_refusal why;
 };
 
@@ -737,6 +766,26 @@ void ptw_point_disarm(struct ptw_point *point);
 
 int ptw_module_watch_init(void);
 void ptw_module_watch_exit(void);
+/**
+ * ptw_module_watch_arm() - PTWATCH_WATCH_WAIT_MODULE: arm @watch if its module is loaded, else let it
+ * wait. As ptw_watch_arm().
+ */
+int ptw_module_watch_arm(struct ptw_watch *watch, struct ptwatch_refusal *why);
+
+/* ---- user_watch.c: watches in a process; under ptw_config_lock, may sleep ---- */
+
+/** ptw_user_watch_seed() - read what is there now, for the first old value; without locks */
+void ptw_user_watch_seed(struct ptw_watch_request *request);
+/** ptw_user_watch_arm() - in all threads, present and to come; as ptw_watch_arm() */
+int ptw_user_watch_arm(struct ptw_watch *watch, struct ptwatch_refusal *why);
+void ptw_user_watch_disarm(struct ptw_watch *watch);
+/** ptw_user_watch_armed() - number of threads; notices when the last one is gone */
+u32 ptw_user_watch_armed(struct ptw_watch *watch);
+
+/* ---- boot_watch.c: the module's parameter watch= ---- */
+
+/** ptw_boot_watch_init() - arm what it says; may sleep. Return: 0 or why not, which was logged */
+int ptw_boot_watch_init(void);
 
 /* ---- hit.c: the #DB handler ---- */
 
@@ -825,14 +874,38 @@ void ptw_alarm_commit(void);
 /** ptw_alarm_kick() - have the worker look for storms. #DB context. */
 void ptw_alarm_kick(void);
 
+/* ---- readers.c: alarms that wait to be read ---- */
+
+/** ptw_message_alloc() - a copy, with one reference; NULL: no memory */
+struct ptw_message *ptw_message_alloc(const struct nlmsghdr *nlh, u64 seq);
+void ptw_message_put(struct ptw_message *message);
+void ptw_queue_init(struct ptw_queue *queue);
+bool ptw_queue_empty(struct ptw_queue *queue);
+/** ptw_queue_read() - the oldest, to user memory. Return: its bytes, 0: there is none, -EMSGSIZE */
+ssize_t ptw_queue_read(struct ptw_queue *queue, char __user *to, size_t size);
+/** ptw_queue_clear() - nobody else uses it any more */
+void ptw_queue_clear(struct ptw_queue *queue);
+/* Under ptw_config_lock */
+/** ptw_readers_deliver() - to those who should get it; takes over the reference */
+void ptw_readers_deliver(struct ptw_watch *watch, struct ptw_message *message);
+/** ptw_readers_listen() - @session gets what was kept, and everyone's alarms from now on */
+void ptw_readers_listen(struct ptw_session *session);
+/** ptw_readers_leave() - @session ends */
+void ptw_readers_leave(struct ptw_session *session);
+/** ptw_readers_kept() - the first one kept from @seq on, with a reference; no lock */
+struct ptw_message *ptw_readers_kept(u64 seq);
+void ptw_readers_init(void);
+void ptw_readers_exit(void);
+
 /* ---- netlink.c ---- */
 
 int ptw_netlink_init(void);
 void ptw_netlink_exit(void);
 /**
- * ptw_netlink_send() - multicast to privileged listeners; may sleep. Nobody listening is no error.
+ * ptw_netlink_send() - multicast to privileged listeners; may sleep
+ * Return: a copy, with a reference; NULL: no memory
  */
-int ptw_netlink_send(const struct ptw_alarm *alarm);
+struct ptw_message *ptw_netlink_send(struct ptw_alarm *alarm);
 
 /* ---- device.c: /dev/ptwatch ---- */
 

@@ -265,7 +265,7 @@ static int arm_on(struct ptw_watch *watch, unsigned int cpu)
 
 static bool armed_on(struct ptw_watch *watch, unsigned int cpu)
 {
-	return points_of(watch, cpu)->event;
+	return points_of(watch, cpu)->event != NULL;
 }
 
 /* Who has the debug registers of a CPU, as far as can be known. */
@@ -338,6 +338,7 @@ void ptw_watch_disarm(struct ptw_watch *watch, u32 state)
 {
 	lockdep_assert_held(&ptw_config_lock);
 	watch->state = state;
+	ptw_user_watch_disarm(watch);
 	disarm_cpus(watch);
 }
 
@@ -376,6 +377,8 @@ static struct ptw_watch *watch_alloc(struct ptw_session *session,
 	watch->arg.max_storm = watch->arg.max_storm ?: DEFAULT_MAX_STORM;
 	watch->nr_slots = request->why.slots_needed;
 	INIT_LIST_HEAD(&watch->link);
+	INIT_LIST_HEAD(&watch->threads);
+	memcpy(watch->shadow, request->seed, sizeof(watch->shadow));
 	watch->point = kvcalloc(nr_cpu_ids * watch->nr_slots, sizeof(*watch->point), GFP_KERNEL);
 	if (!zalloc_cpumask_var(&watch->cpus, GFP_KERNEL) || !watch->point) {
 		ptw_watch_put(watch);
@@ -398,11 +401,6 @@ int ptw_watch_add(struct ptw_session *session, struct ptw_watch_request *request
 	error = error ?: ptw_condition_init(&cond, arg, request->filters, &request->why);
 	if (error)
 		return error;
-	if (arg->flags & (PTWATCH_WATCH_USER | PTWATCH_WATCH_WAIT_MODULE))
-		return -EOPNOTSUPP;
-	if (arg->actions & ~(PTWATCH_ACTION_LOG | PTWATCH_ACTION_EVENT | PTWATCH_ACTION_FREEZE))
-		return -EOPNOTSUPP;
-
 	watch = watch_alloc(session, request);
 	if (!watch)
 		return -ENOMEM;
@@ -413,7 +411,12 @@ int ptw_watch_add(struct ptw_session *session, struct ptw_watch_request *request
 	 * that alarm carries the number.
 	 */
 	watch->arg.id = ++last_id;
-	error = ptw_watch_arm(watch, arg->address, &request->why);
+	if (arg->flags & PTWATCH_WATCH_USER)
+		error = ptw_user_watch_arm(watch, &request->why);
+	else if (arg->flags & PTWATCH_WATCH_WAIT_MODULE)
+		error = ptw_module_watch_arm(watch, &request->why);
+	else
+		error = ptw_watch_arm(watch, arg->address, &request->why);
 	if (error) {
 		/* An alarm on its way keeps the watch, but not the session. */
 		watch->session = NULL;
@@ -477,7 +480,7 @@ int ptw_watch_stat(struct ptw_session *session, struct ptwatch_watch_stat *stat)
 
 	if (!watch)
 		return -ENOENT;
-	stat->armed_cpus = 0;
+	stat->armed_cpus = ptw_user_watch_armed(watch);
 	for_each_possible_cpu(cpu)
 		stat->armed_cpus += armed_on(watch, cpu);
 	stat->state = watch->state;
@@ -553,6 +556,7 @@ void ptw_watch_cpu_online(unsigned int cpu)
 	mutex_lock(&ptw_config_lock);
 	list_for_each_entry(watch, &ptw_watches, link) {
 		if (watch->state != PTWATCH_WATCH_ARMED || armed_on(watch, cpu) ||
+		    (watch->arg.flags & PTWATCH_WATCH_USER) ||
 		    !cpumask_test_cpu(cpu, watch->cpus))
 			continue;
 		error = arm_on(watch, cpu);
