@@ -17,6 +17,7 @@
 #include <linux/percpu.h>
 #include <linux/printk.h>
 #include <linux/slab.h>
+#include <linux/smp.h>
 #include <linux/stacktrace.h>
 #include <linux/workqueue.h>
 
@@ -39,8 +40,55 @@ static u64 lost_told;		/* worker only: of lost, what the log has told */
 static void deliver_all(struct work_struct *work);
 static DECLARE_WORK(worker, deliver_all);
 
+/*
+ * The session whose trace this CPU wants frozen on the others, to compare only. Written by its #DB
+ * handler, taken by the irq_work.
+ */
+static DEFINE_PER_CPU(const struct ptw_session *, freeze_others);
+
+/* Of the CPU to be frozen; busy while session is set. */
+struct freeze_call {
+	call_single_data_t csd;
+	const struct ptw_session *session;
+};
+
+static DEFINE_PER_CPU(struct freeze_call, freeze_call);
+
+static void freeze_here(void *info)
+{
+	struct freeze_call *call = info;
+
+	ptw_trace_freeze(call->session);
+	smp_store_release(&call->session, NULL);
+}
+
+/* In the interrupt that follows the #DB: no waiting. */
+static void send_freezes(const struct ptw_session *session)
+{
+	unsigned int cpu;
+
+	for_each_online_cpu(cpu) {
+		struct freeze_call *call = per_cpu_ptr(&freeze_call, cpu);
+
+		if (cpu == smp_processor_id())
+			continue;
+		/*
+		 * Busy: another CPU's hit has asked for the same a moment ago. If it was for
+		 * another session, the worker does it for this one.
+		 */
+		if (cmpxchg(&call->session, NULL, session))
+			continue;
+		if (smp_call_function_single_async(cpu, &call->csd))
+			WRITE_ONCE(call->session, NULL);
+	}
+}
+
 static void queue_worker(struct irq_work *work)
 {
+	const struct ptw_session *session = this_cpu_xchg(freeze_others, NULL);
+
+	if (session)
+		send_freezes(session);
 	/* Unbound: the CPU that hits may be kept from running its own workers by just that. */
 	queue_work(system_unbound_wq, &worker);
 }
@@ -74,6 +122,11 @@ void ptw_alarm_commit(void)
 void ptw_alarm_kick(void)
 {
 	irq_work_queue(this_cpu_ptr(&kick));
+}
+
+void ptw_alarm_freeze_others(const struct ptw_session *session)
+{
+	this_cpu_write(freeze_others, session);
 }
 
 /* ---- process context ---- */
@@ -145,6 +198,8 @@ static void deliver(struct ptw_alarm *alarm)
 		alarm->frozen = ptw_trace_publish_freeze(watch->session, alarm,
 							 &alarm->trace_bank,
 							 &alarm->trace_head, &alarm->trace_size);
+	if (watch->session && (watch->arg.actions & PTWATCH_ACTION_FREEZE_ALL))
+		ptw_trace_freeze_all(watch->session);
 	if (alarm->last)
 		ptw_watch_disarm(watch, PTWATCH_WATCH_DONE);
 	mutex_unlock(&ptw_config_lock);
@@ -196,6 +251,10 @@ static void deliver_all(struct work_struct *work)
 	}
 }
 
+static void nothing(void *unused)
+{
+}
+
 static void free_rings(void)
 {
 	unsigned int cpu;
@@ -219,6 +278,8 @@ int ptw_alarm_init(void)
 		}
 		per_cpu(ring, cpu) = r;
 		init_irq_work(per_cpu_ptr(&kick, cpu), queue_worker);
+		INIT_CSD(&per_cpu_ptr(&freeze_call, cpu)->csd, freeze_here,
+			 per_cpu_ptr(&freeze_call, cpu));
 	}
 	return 0;
 }
@@ -233,6 +294,9 @@ void ptw_alarm_exit(void)
 	 */
 	for_each_possible_cpu(cpu)
 		irq_work_sync(per_cpu_ptr(&kick, cpu));
+	/* Their IPIs: a call that waits comes behind them. */
+	for_each_online_cpu(cpu)
+		smp_call_function_single(cpu, nothing, NULL, true);
 	cancel_work_sync(&worker);
 	/* What was cancelled before it ran still holds references to watches. */
 	deliver_all(NULL);

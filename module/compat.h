@@ -8,6 +8,7 @@
 #define PTWATCH_COMPAT_H
 
 #include <linux/mm.h>
+#include <asm/cpufeature.h>
 #include <asm/msr.h>
 
 #include "compat-config.h"
@@ -44,5 +45,24 @@ static inline void vm_flags_mod(struct vm_area_struct *vma, vm_flags_t set, vm_f
 #ifndef HAVE_MAX_PAGE_ORDER
 #define MAX_PAGE_ORDER (MAX_ORDER - 1)
 #endif
+
+/*
+ * Direct calls of several functions were register_ftrace_direct_multi() before 6.3, and forgot no
+ * filters.
+ */
+#ifndef HAVE_FTRACE_DIRECT_OPS
+#define register_ftrace_direct(ops, addr)		register_ftrace_direct_multi(ops, addr)
+#define unregister_ftrace_direct(ops, addr, free)	unregister_ftrace_direct_multi(ops, addr)
+#endif
+
+/* FRED: one entry for all events, no IDT; from 6.9 */
+static inline bool ptw_uses_fred(void)
+{
+#ifdef X86_FEATURE_FRED
+	return cpu_feature_enabled(X86_FEATURE_FRED);
+#else
+	return false;
+#endif
+}
 
 #endif /* PTWATCH_COMPAT_H */

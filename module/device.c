@@ -205,7 +205,8 @@ static int check_caps(struct ptwatch_trace *arg)
 
 static int check_trace(struct ptwatch_trace *arg)
 {
-	const u32 flags = PTWATCH_TRACE_FOLLOW_FORK | PTWATCH_TRACE_PAUSED | PTWATCH_TRACE_NO_CR3;
+	const u32 flags = PTWATCH_TRACE_FOLLOW_FORK | PTWATCH_TRACE_PAUSED | PTWATCH_TRACE_NO_CR3 |
+			  PTWATCH_TRACE_NO_TRACESTOP | PTWATCH_TRACE_NO_EARLY;
 	int error;
 
 	if (arg->flags & ~flags || arg->reserved || arg->nr_cpus || arg->filter ||
@@ -239,12 +240,26 @@ static void release_trace(struct ptw_session *session)
 {
 	cpus_read_lock();
 	mutex_lock(&ptw_config_lock);
+	ptw_freeze_trace_released(session);
 	ptw_trace_release(session);
 	mutex_unlock(&ptw_config_lock);
 	cpus_read_unlock();
+	if (session->early)
+		ptw_freeze_early_put();
+	session->early = false;
 	/* After the last CPU that looks at what the probes note; with no lock but the session's. */
 	ptw_hooks_put(session->hooks);
 	session->hooks = 0;
+}
+
+/* Unless the hardware stops still earlier, should a watch freeze this trace. */
+static bool wants_early_freezes(const struct ptwatch_trace *arg)
+{
+	if (!(arg->rtit_ctl & PTWATCH_RTIT_CTL_OS) || (arg->flags & PTWATCH_TRACE_NO_EARLY) ||
+	    ptw_caps_vmx_excludes())
+		return false;
+	return (arg->flags & PTWATCH_TRACE_NO_TRACESTOP) || !ptw_freeze_hardware_possible() ||
+	       arg->nr_ranges >= ptw_caps_ranges();
 }
 
 /* Under setup_lock, so that a result that can't be written takes back this trace and no other. */
@@ -268,6 +283,9 @@ static int setup_locked(struct ptw_session *session, struct ptwatch_trace *arg,
 		ptw_target_put(target);
 		return error;
 	}
+
+	/* Also changes kernel text, and can do so before tracing starts only. */
+	session->early = wants_early_freezes(arg) && ptw_freeze_early_get();
 
 	cpus_read_lock();
 	mutex_lock(&ptw_config_lock);
@@ -600,6 +618,7 @@ static int device_open(struct inode *inode, struct file *file)
 	mutex_init(&session->setup_lock);
 	ptw_queue_init(&session->queue);
 	INIT_LIST_HEAD(&session->listener);
+	session->stop_range = -1;
 	init_waitqueue_head(&session->wait);
 	file->private_data = session;
 	return nonseekable_open(inode, file);

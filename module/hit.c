@@ -122,6 +122,32 @@ static void note(struct ptw_alarm *alarm, struct ptw_point *point, struct pt_reg
 	ptw_stack_take(&alarm->stack, regs);
 }
 
+static void count(atomic64_t *counter)
+{
+	atomic64_inc(counter);
+	ptw_freeze_undo();
+}
+
+/* What an alarm does to the trace: before anything else, as each instruction until then is in it. */
+static void act_on_trace(struct ptw_alarm *alarm, const struct ptw_watch *watch)
+{
+	u32 actions = watch->arg.actions;
+
+	alarm->frozen = false;
+	if (actions & (PTWATCH_ACTION_FREEZE | PTWATCH_ACTION_FREEZE_ALL)) {
+		alarm->frozen = ptw_trace_freeze(watch->owner);
+		alarm->freeze = ptw_freeze_how();
+	}
+	if (actions & PTWATCH_ACTION_FREEZE_ALL)
+		ptw_alarm_freeze_others(watch->owner);
+	if (actions & PTWATCH_ACTION_STOP)
+		ptw_trace_stop_here(watch->owner);
+	if (actions & PTWATCH_ACTION_START)
+		ptw_trace_start_here(watch->owner);
+	if (!alarm->frozen)
+		ptw_freeze_undo();
+}
+
 void ptw_watch_hit(struct perf_event *event, struct perf_sample_data *data, struct pt_regs *regs)
 {
 	struct ptw_point *point = event->overflow_handler_context;
@@ -133,57 +159,40 @@ void ptw_watch_hit(struct perf_event *event, struct perf_sample_data *data, stru
 	bool last = false;
 
 	atomic64_inc(&watch->hits);
-	if (unlikely(READ_ONCE(watch->over))) {
-		atomic64_inc(&watch->ignored);
-		return;
-	}
+	if (unlikely(READ_ONCE(watch->over)))
+		return count(&watch->ignored);
 	if (unlikely(is_storm(point))) {
 		WRITE_ONCE(watch->over, PTWATCH_WATCH_STORM);
-		atomic64_inc(&watch->ignored);
 		ptw_alarm_kick();
-		return;
+		return count(&watch->ignored);
 	}
 	if (is_data) {
 		/* Whether it becomes an alarm or not: its value is the next one's old value. */
 		new = ptw_point_read(point);
 		old = xchg(point->shadow, new);
 	}
-	if (!ptw_condition_holds(&watch->cond, old, new, regs)) {
-		atomic64_inc(&watch->filtered);
-		return;
-	}
-	if (!within_rate(watch, rdtsc())) {
-		atomic64_inc(&watch->rate_limited);
-		return;
-	}
+	if (!ptw_condition_holds(&watch->cond, old, new, regs))
+		return count(&watch->filtered);
+	if (!within_rate(watch, rdtsc()))
+		return count(&watch->rate_limited);
 	/*
 	 * Before the claim: a claim that finds no record would be an alarm that nobody delivers,
 	 * and a watch never disarmed.
 	 */
 	alarm = ptw_alarm_reserve();
-	if (!alarm) {
-		atomic64_inc(&watch->dropped);
-		return;
-	}
+	if (!alarm)
+		return count(&watch->dropped);
 	if (max_hits) {
 		u32 mine = atomic_inc_return(&watch->claimed);
 
 		/* Two CPUs may have passed the first look at once. */
-		if (mine > max_hits) {
-			atomic64_inc(&watch->ignored);
-			return;
-		}
+		if (mine > max_hits)
+			return count(&watch->ignored);
 		last = mine == max_hits;
 		if (last)
 			WRITE_ONCE(watch->over, PTWATCH_WATCH_DONE);
 	}
-
-	/*
-	 * Before anything else is done about the hit: each instruction from here to there is one of
-	 * ours in the trace.
-	 */
-	alarm->frozen = (watch->arg.actions & PTWATCH_ACTION_FREEZE) &&
-			ptw_trace_freeze(watch->owner);
+	act_on_trace(alarm, watch);
 	alarm->last = last;
 	alarm->have_values = is_data;
 	alarm->old_value = old;

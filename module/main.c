@@ -53,6 +53,9 @@ static int __init ptwatch_init(void)
 	error = ptw_emergency_init();
 	if (error)
 		goto fail_emergency;
+	error = ptw_freeze_init();
+	if (error)
+		goto fail_freeze;
 	error = ptw_boot_watch_init();
 	if (error)
 		goto fail_boot_watch;
@@ -63,6 +66,8 @@ static int __init ptwatch_init(void)
 	return 0;
 
 fail_boot_watch:
+	ptw_freeze_exit();
+fail_freeze:
 	ptw_emergency_exit();
 fail_emergency:
 	ptw_module_watch_exit();

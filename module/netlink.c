@@ -113,6 +113,7 @@ static int fill(struct sk_buff *skb, struct ptw_alarm *alarm)
 		return -EMSGSIZE;
 	if (alarm->frozen &&
 	    (nla_put_u32(skb, PTWATCH_A_TRACE_STATE, PTWATCH_STATE_FROZEN) ||
+	     nla_put_u32(skb, PTWATCH_A_FREEZE, alarm->freeze) ||
 	     nla_put_u32(skb, PTWATCH_A_TRACE_BANK, alarm->trace_bank) ||
 	     put_u64(skb, PTWATCH_A_TRACE_OFFSET, alarm->trace_head) ||
 	     put_u64(skb, PTWATCH_A_TRACE_SIZE, alarm->trace_size)))

@@ -27,6 +27,7 @@
 
 #include <linux/cpumask.h>
 #include <linux/irq_work.h>
+#include <linux/kdebug.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
@@ -76,6 +77,9 @@ struct ptw_queue {
  * @setup_lock: outermost of all: one TRACE_SETUP or TRACE_RELEASE at a time
  * @queue: alarms for read(2)
  * @listener: in the list of those who get everyone's alarms, or empty; under ptw_config_lock
+ * @early: it has ptw_freeze_early_get()
+ * @freezing: its watches that freeze
+ * @stop_range: range that stops at #DBs, negative: none; all three under ptw_config_lock
  * @alarms: alarms raised by its watches and not yet seen by poll; under ptw_config_lock to add
  * @wait: poll
  */
@@ -86,6 +90,9 @@ struct ptw_session {
 	spinlock_t trace_lock;
 	struct mutex setup_lock;
 	unsigned int hooks;
+	bool early;
+	unsigned int freezing;
+	int stop_range;
 	atomic_t alarms;
 	wait_queue_head_t wait;
 };
@@ -201,6 +208,16 @@ int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_c
  * Return: false when VMX had ended the trace meanwhile.
  */
 bool ptw_rtit_stop(struct ptw_rtit_output *output);
+/** ptw_rtit_stopped() - has a TraceStop range, or a STOP entry of the ToPA, stopped tracing? */
+bool ptw_rtit_stopped(void);
+/**
+ * ptw_rtit_early_stop() - clear TraceEn when a debug register of struct ptw_early hits
+ *
+ * Called by ftrace, directly, where functions of the notifiers' signature begin. It must leave every
+ * register as it is, and calls nothing.
+ */
+void ptw_rtit_early_stop(void *unused, unsigned long event, const struct die_args *args)
+	__attribute__((no_caller_saved_registers));
 /** ptw_rtit_disable() - clear TraceEn and nothing else; any context, also panic */
 void ptw_rtit_disable(void);
 
@@ -787,6 +804,57 @@ u32 ptw_user_watch_armed(struct ptw_watch *watch);
 /** ptw_boot_watch_init() - arm what it says; may sleep. Return: 0 or why not, which was logged */
 int ptw_boot_watch_init(void);
 
+/* ---- freeze.c: how early a hit stops the trace ---- */
+
+/**
+ * struct ptw_early - what stops this CPU's trace before a watch's handler runs
+ * @armed: number of @address that are set
+ * @stopped: ptw_rtit_early_stop() cleared TraceEn at this hit; own CPU
+ * @hardware: the CPU stops by itself at each #DB
+ * @address: debug registers of freezing watches on this CPU, 0: unused
+ * All but @stopped under ptw_config_lock, from any CPU.
+ */
+struct ptw_early {
+	unsigned int armed;
+	bool stopped;
+	bool hardware;
+	u64 address[PTW_MAX_SLOTS];
+};
+
+DECLARE_PER_CPU(struct ptw_early, ptw_early);
+
+int ptw_freeze_init(void);
+void ptw_freeze_exit(void);
+/**
+ * ptw_freeze_early_get() - have ptw_rtit_early_stop() called; with no lock of ours held; may sleep
+ *
+ * It changes kernel text, so it comes before tracing starts: a decoder knows one text only.
+ * Return: false: this kernel can't.
+ */
+bool ptw_freeze_early_get(void);
+void ptw_freeze_early_put(void);
+/** ptw_freeze_hardware_possible() - could a TraceStop range stop at #DBs? */
+bool ptw_freeze_hardware_possible(void);
+/* Under cpus_read_lock() and ptw_config_lock; may sleep. */
+/** ptw_freeze_watch_added() - @session has a freezing watch more */
+void ptw_freeze_watch_added(struct ptw_session *session);
+void ptw_freeze_watch_removed(struct ptw_session *session);
+/** ptw_freeze_trace_released() - @session's trace is about to be gone */
+void ptw_freeze_trace_released(struct ptw_session *session);
+/** ptw_freeze_point_armed() - @address is about to be in a debug register of @cpu, to freeze */
+void ptw_freeze_point_armed(unsigned int cpu, u64 address);
+void ptw_freeze_point_disarmed(unsigned int cpu, u64 address);
+/* #DB context */
+/** ptw_freeze_how() - PTWATCH_FREEZE_*, right after a freeze */
+u32 ptw_freeze_how(void);
+void __ptw_freeze_undo(void);
+/** ptw_freeze_undo() - this hit freezes nothing: go on, if something has stopped the trace */
+static inline void ptw_freeze_undo(void)
+{
+	if (unlikely(this_cpu_read(ptw_early.stopped) || this_cpu_read(ptw_early.hardware)))
+		__ptw_freeze_undo();
+}
+
 /* ---- hit.c: the #DB handler ---- */
 
 /** ptw_watch_hit() - perf's overflow handler; its context is a struct ptw_point */
@@ -848,6 +916,7 @@ struct ptw_alarm {
 	u32 slot;
 	bool have_values;
 	bool frozen;
+	u32 freeze;			/* PTWATCH_FREEZE_*, if frozen */
 	bool last;			/* disarm the watch after this one */
 	char comm[TASK_COMM_LEN];
 	struct pt_regs regs;
@@ -873,6 +942,11 @@ struct ptw_alarm *ptw_alarm_reserve(void);
 void ptw_alarm_commit(void);
 /** ptw_alarm_kick() - have the worker look for storms. #DB context. */
 void ptw_alarm_kick(void);
+/**
+ * ptw_alarm_freeze_others() - freeze @session's trace on the other CPUs as soon as an IPI may be
+ * sent. #DB context; an alarm or kick must follow.
+ */
+void ptw_alarm_freeze_others(const struct ptw_session *session);
 
 /* ---- readers.c: alarms that wait to be read ---- */
 

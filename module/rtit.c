@@ -6,7 +6,12 @@
  * The order of the writes is the SDM's (vol. 3C, "Configuring and enabling Intel PT"): with TraceEn
  * set, a write to any other RTIT MSR faults, so TraceEn goes on last and off first.
  */
+#include <linux/err.h>
+#include <linux/kdebug.h>
+#include <linux/kprobes.h>
+#include <linux/preempt.h>
 #include <asm/barrier.h>
+#include <asm/debugreg.h>
 #include <asm/msr-index.h>
 
 #include "ptwatch.h"
@@ -104,6 +109,52 @@ int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_c
 	return wrmsrq_safe(MSR_IA32_RTIT_CTL, config->ctl | RTIT_CTL_TOPA | RTIT_CTL_TRACEEN) ?
 		       -EIO : 0;
 }
+
+bool ptw_rtit_stopped(void)
+{
+	u64 status;
+
+	rdmsrq(MSR_IA32_RTIT_STATUS, status);
+	return status & RTIT_STATUS_STOPPED;
+}
+
+static __always_inline bool freezes(const struct ptw_early *early, unsigned long address)
+{
+	return address && (address == early->address[0] || address == early->address[1] ||
+			   address == early->address[2] || address == early->address[3]);
+}
+
+notrace noinline void ptw_rtit_early_stop(void *unused, unsigned long event,
+					  const struct die_args *args)
+{
+	struct ptw_early *early;
+	struct ptw_cpu_trace *ct;
+	unsigned long dr6;
+
+	/* Other chains have the same signature. Hits of user code come here without in_nmi(). */
+	if (event != DIE_DEBUG || !in_nmi())
+		return;
+	early = this_cpu_ptr(&ptw_early);
+	if (!early->armed)
+		return;
+	dr6 = *(unsigned long *)ERR_PTR(args->err);
+	if (!((dr6 & DR_TRAP0) && freezes(early, native_get_debugreg(0))) &&
+	    !((dr6 & DR_TRAP1) && freezes(early, native_get_debugreg(1))) &&
+	    !((dr6 & DR_TRAP2) && freezes(early, native_get_debugreg(2))) &&
+	    !((dr6 & DR_TRAP3) && freezes(early, native_get_debugreg(3))))
+		return;
+	ct = this_cpu_read(ptw_owner);
+	/* Inside a pass the MSRs are not ours. */
+	if (!ct || !READ_ONCE(ct->enabled) || READ_ONCE(ct->busy))
+		return;
+	/*
+	 * Inline, and so without the kernel's trace event: a call would be recorded. It can't
+	 * fault, as this is not used where VMX forbids Intel PT.
+	 */
+	asm volatile("wrmsr" : : "c" (MSR_IA32_RTIT_CTL), "a" (0), "d" (0) : "memory");
+	early->stopped = true;
+}
+NOKPROBE_SYMBOL(ptw_rtit_early_stop);
 
 void ptw_rtit_disable(void)
 {

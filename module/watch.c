@@ -228,12 +228,22 @@ static struct ptw_point *points_of(struct ptw_watch *watch, unsigned int cpu)
 	return &watch->point[cpu * watch->nr_slots];
 }
 
+static bool freezes(const struct ptw_watch *watch)
+{
+	return watch->arg.actions & (PTWATCH_ACTION_FREEZE | PTWATCH_ACTION_FREEZE_ALL);
+}
+
 static void disarm_on(struct ptw_watch *watch, unsigned int cpu)
 {
 	u32 i;
 
-	for (i = 0; i < watch->nr_slots; i++)
-		ptw_point_disarm(&points_of(watch, cpu)[i]);
+	for (i = 0; i < watch->nr_slots; i++) {
+		struct ptw_point *point = &points_of(watch, cpu)[i];
+
+		if (point->event && freezes(watch))
+			ptw_freeze_point_disarmed(cpu, point->address);
+		ptw_point_disarm(point);
+	}
 }
 
 static int arm_on(struct ptw_watch *watch, unsigned int cpu)
@@ -253,8 +263,12 @@ static int arm_on(struct ptw_watch *watch, unsigned int cpu)
 			point->own_shadow = ptw_point_read(point);
 		}
 		ptw_point_attr(point, &attr);
+		if (freezes(watch))
+			ptw_freeze_point_armed(cpu, point->address);
 		event = perf_event_create_kernel_counter(&attr, cpu, NULL, ptw_watch_hit, point);
 		if (IS_ERR(event)) {
+			if (freezes(watch))
+				ptw_freeze_point_disarmed(cpu, point->address);
 			disarm_on(watch, cpu);
 			return PTR_ERR(event);
 		}
@@ -423,6 +437,8 @@ int ptw_watch_add(struct ptw_session *session, struct ptw_watch_request *request
 		ptw_watch_put(watch);
 		return error;
 	}
+	if (freezes(watch))
+		ptw_freeze_watch_added(session);
 	list_add_tail(&watch->link, &ptw_watches);
 	arg->id = watch->arg.id;
 	arg->max_rate = watch->arg.max_rate;
@@ -432,6 +448,8 @@ int ptw_watch_add(struct ptw_session *session, struct ptw_watch_request *request
 static void watch_del(struct ptw_watch *watch)
 {
 	ptw_watch_disarm(watch, PTWATCH_WATCH_GONE);
+	if (freezes(watch))
+		ptw_freeze_watch_removed(watch->session);
 	list_del(&watch->link);
 	watch->session = NULL;
 	ptw_watch_put(watch);

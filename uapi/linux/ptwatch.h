@@ -209,6 +209,14 @@ struct ptwatch_range {
 #define PTWATCH_TRACE_PAUSED		(1U << 1)
 /* Filter by task switch even where CR3 would do. */
 #define PTWATCH_TRACE_NO_CR3		(1U << 2)
+/*
+ * What a freeze by a watch leaves in the trace behind the access depends on what stops it. The best
+ * that can be had is chosen: a free address range on the #DB entry (which stops at everyone's #DBs,
+ * for up to 10 ms at those that can't be told), code in front of the kernel's #DB handlers, the watch's
+ * own handler. These leave out the first or the second.
+ */
+#define PTWATCH_TRACE_NO_TRACESTOP	(1U << 3)
+#define PTWATCH_TRACE_NO_EARLY		(1U << 4)
 
 /* Why TRACE_SETUP or TRACE_START failed, where errno is not enough; ptwatch_trace.reason. */
 #define PTWATCH_REASON_NONE		0U
