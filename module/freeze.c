@@ -168,7 +168,8 @@ void ptw_freeze_watch_added(struct ptw_session *session)
 
 	lockdep_assert_held(&ptw_config_lock);
 	if (session->freezing++ || !trace || session->early ||
-	    (trace->flags & PTWATCH_TRACE_NO_TRACESTOP) || !ptw_freeze_hardware_possible())
+	    (trace->flags & PTWATCH_TRACE_NO_TRACESTOP) ||
+	    !(trace->config.ctl & PTWATCH_RTIT_CTL_OS) || !ptw_freeze_hardware_possible())
 		return;
 	/* First those who undo, then what is to be undone. */
 	for_each_cpu(cpu, &trace->cpus)
@@ -201,6 +202,10 @@ static void give_range_back(struct ptw_session *session)
 	for_each_cpu(cpu, &session->trace->cpus)
 		per_cpu(ptw_early, cpu).hardware = false;
 	WRITE_ONCE(hardware_users, hardware_users - 1);
+	if (hardware_users)
+		return;
+	for_each_possible_cpu(cpu)
+		timer_delete_sync(per_cpu_ptr(&check_timer, cpu));
 }
 
 void ptw_freeze_watch_removed(struct ptw_session *session)

@@ -168,12 +168,15 @@ static bool watches_module(const struct ptw_watch *watch, const struct module *m
 }
 
 /* Their memory will be someone else's, whose accesses are not what was asked for. */
-static void module_going(const struct module *mod)
+static void memory_going(const struct module *mod, bool init_only)
 {
 	struct ptw_watch *watch;
 
 	list_for_each_entry(watch, &ptw_watches, link) {
-		if (watch->state != PTWATCH_WATCH_ARMED || !watches_module(watch, mod))
+		if (watch->state != PTWATCH_WATCH_ARMED)
+			continue;
+		if (init_only ? !within_module_init(watch->address, mod) :
+				!watches_module(watch, mod))
 			continue;
 		if (watch->arg.flags & PTWATCH_WATCH_WAIT_MODULE) {
 			ptw_watch_disarm(watch, PTWATCH_WATCH_WAITING);
@@ -181,8 +184,10 @@ static void module_going(const struct module *mod)
 			continue;
 		}
 		ptw_watch_disarm(watch, PTWATCH_WATCH_GONE);
-		pr_warn("watch %u (%s) is disarmed: module %s is being unloaded\n", watch->arg.id,
-			watch->arg.label, mod->name);
+		pr_warn("watch %u (%s) is disarmed: module %s %s\n", watch->arg.id,
+			watch->arg.label, mod->name,
+			init_only ? "is initialised, and this code is freed" :
+				    "is being unloaded");
 	}
 }
 
@@ -198,8 +203,9 @@ static int on_module(struct notifier_block *nb, unsigned long state, void *data)
 		module_coming(mod);
 	else
 		module_came(mod);
-	if (state == MODULE_STATE_GOING)
-		module_going(mod);
+	/* The memory of its init function is freed after it ran. */
+	if (state != MODULE_STATE_COMING)
+		memory_going(mod, state == MODULE_STATE_LIVE);
 	mutex_unlock(&ptw_config_lock);
 	cpus_read_unlock();
 	return NOTIFY_OK;

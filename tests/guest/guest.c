@@ -169,6 +169,18 @@ uint64_t symbol(const char *name)
 	die("there is no symbol %s", name);
 }
 
+bool has_symbol(const char *name)
+{
+	size_t i;
+
+	if (!symbols)
+		load_symbols();
+	for (i = 0; i < nr_symbols; i++)
+		if (!strcmp(symbols[i].name, name))
+			return true;
+	return false;
+}
+
 uint64_t symbol_end(const char *name)
 {
 	uint64_t start = symbol(name), end = UINT64_MAX;

@@ -47,6 +47,7 @@ __attribute__((noreturn)) void die(const char *text, ...) FORMAT(1);
 
 void pin(unsigned int cpu);
 uint64_t symbol(const char *name);	/* its address; ends the test when there is none */
+bool has_symbol(const char *name);
 uint64_t symbol_end(const char *name);	/* the next symbol's address */
 uint64_t rdtsc(void);
 int pt_pmu_type(void);
@@ -105,6 +106,9 @@ void test_tracing(void);
 void test_watch_arguments(void);
 void test_hits(void);
 void test_limits(void);
+void test_conditions(void);
+void test_targets(void);
+void test_delivery(void);
 void test_hotplug(void);
 void test_freeze(void);
 void test_netlink(void);

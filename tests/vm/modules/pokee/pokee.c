@@ -18,6 +18,10 @@
  *	read		load pokee_word[0]
  *	user		copy_from_user() of one byte at user address VALUE to byte 0
  *	exec		call pokee_function()
+ *	percpu		store VALUE + i to this CPU's pokee_percpu
+ *	counted		as irqsoff; reading /proc/pokee then tells how many kernel instructions the
+ *			stores took, by the counters of the emulator (0: there are none)
+ *	empty		the same, with a hardware breakpoint whose handler does nothing
  *
  * Where the writer runs on CPU (because it is bound to it), the accesses are its own: then an
  * alarm must name it. Otherwise a kernel worker on CPU does them, and "user" is EINVAL, as a worker
@@ -27,9 +31,13 @@
 
 #include <linux/atomic.h>
 #include <linux/cpu.h>
+#include <linux/err.h>
+#include <linux/hw_breakpoint.h>
 #include <linux/irqflags.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
+#include <linux/percpu.h>
+#include <linux/perf_event.h>
 #include <linux/preempt.h>
 #include <linux/proc_fs.h>
 #include <linux/smp.h>
@@ -41,6 +49,15 @@
 extern u64 pokee_word[4];
 u64 pokee_word[4] __aligned(32);
 void pokee_function(void);
+DECLARE_PER_CPU(u64, pokee_percpu);
+DEFINE_PER_CPU(u64, pokee_percpu);
+
+/* tests/emulator/README.md, "Counting instructions" */
+#define COUNT_LEAF	0x4fff0000
+#define COUNT_SIGNATURE	0x54506d45
+#define COUNT_KERNEL	0x10
+
+static u64 counted;
 
 struct poke {
 	char kind[16];
@@ -192,6 +209,60 @@ static noinline int pokee_exec(const struct poke *poke)
 	return 0;
 }
 
+static noinline int pokee_percpu_store(const struct poke *poke)
+{
+	unsigned int i;
+
+	for (i = 0; i < poke->count; i++)
+		this_cpu_write(pokee_percpu, poke->value + i);
+	return 0;
+}
+
+static u64 kernel_instructions(void)
+{
+	u32 a = COUNT_LEAF, b, c = COUNT_KERNEL, d;
+
+	asm volatile("cpuid" : "+a" (a), "=b" (b), "+c" (c), "=d" (d) : : "memory");
+	return b == COUNT_SIGNATURE ? a | (u64)d << 32 : 0;
+}
+
+static noinline int pokee_counted(const struct poke *poke)
+{
+	unsigned long flags;
+	unsigned int i;
+	u64 before;
+
+	local_irq_save(flags);
+	before = kernel_instructions();
+	for (i = 0; i < poke->count; i++)
+		WRITE_ONCE(pokee_word[0], poke->value + i);
+	counted = kernel_instructions() - before;
+	local_irq_restore(flags);
+	return 0;
+}
+
+static void do_nothing(struct perf_event *event, struct perf_sample_data *data,
+		       struct pt_regs *regs)
+{
+}
+
+static int pokee_empty(const struct poke *poke)
+{
+	struct perf_event *__percpu *watch;
+	struct perf_event_attr attr;
+
+	hw_breakpoint_init(&attr);
+	attr.bp_addr = (unsigned long)pokee_word;
+	attr.bp_len = HW_BREAKPOINT_LEN_8;
+	attr.bp_type = HW_BREAKPOINT_W;
+	watch = register_wide_hw_breakpoint(&attr, do_nothing, NULL);
+	if (IS_ERR((void __force *)watch))
+		return PTR_ERR((void __force *)watch);
+	pokee_counted(poke);
+	unregister_wide_hw_breakpoint(watch);
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*func)(const struct poke *poke);
@@ -208,6 +279,9 @@ static const struct {
 	{ "read", pokee_read },
 	{ "user", pokee_user },
 	{ "exec", pokee_exec },
+	{ "percpu", pokee_percpu_store },
+	{ "counted", pokee_counted },
+	{ "empty", pokee_empty },
 };
 
 static long poke_here(void *arg)
@@ -260,7 +334,16 @@ static ssize_t pokee_write(struct file *file, const char __user *buf, size_t len
 	return error ?: len;
 }
 
+static ssize_t pokee_read_count(struct file *file, char __user *to, size_t size, loff_t *pos)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu\n", counted);
+	return simple_read_from_buffer(to, size, pos, text, strlen(text));
+}
+
 static const struct proc_ops pokee_proc_ops = {
+	.proc_read	= pokee_read_count,
 	.proc_write	= pokee_write,
 };
 
