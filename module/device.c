@@ -244,8 +244,6 @@ static void release_trace(struct ptw_session *session)
 	ptw_trace_release(session);
 	mutex_unlock(&ptw_config_lock);
 	cpus_read_unlock();
-	if (session->early)
-		ptw_freeze_early_put();
 	session->early = false;
 	/* After the last CPU that looks at what the probes note; with no lock but the session's. */
 	ptw_hooks_put(session->hooks);

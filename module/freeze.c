@@ -34,7 +34,7 @@ DEFINE_PER_CPU(struct ptw_early, ptw_early);
 
 static struct ftrace_ops early_ops;
 static DEFINE_MUTEX(early_lock);	/* taken with no other lock of ours held */
-static unsigned int early_users;
+static bool early_registered;
 
 /*
  * notifier_call_chain() comes first, where notify_die() calls it; where it is inlined, perf's
@@ -56,18 +56,11 @@ bool ptw_freeze_early_get(void)
 	bool got;
 
 	mutex_lock(&early_lock);
-	got = early_users || !early_register();
-	early_users += got;
+	if (!early_registered)
+		early_registered = !early_register();
+	got = early_registered;
 	mutex_unlock(&early_lock);
 	return got;
-}
-
-void ptw_freeze_early_put(void)
-{
-	mutex_lock(&early_lock);
-	if (!--early_users)
-		unregister_ftrace_direct(&early_ops, (unsigned long)ptw_rtit_early_stop, true);
-	mutex_unlock(&early_lock);
 }
 
 void ptw_freeze_point_armed(unsigned int cpu, u64 address)
@@ -264,6 +257,8 @@ void ptw_freeze_exit(void)
 	unsigned int cpu;
 
 	unregister_die_notifier(&die_nb);
+	if (early_registered)
+		unregister_ftrace_direct(&early_ops, (unsigned long)ptw_rtit_early_stop, true);
 	for_each_possible_cpu(cpu)
 		timer_shutdown_sync(per_cpu_ptr(&check_timer, cpu));
 }

@@ -828,11 +828,11 @@ void ptw_freeze_exit(void);
 /**
  * ptw_freeze_early_get() - have ptw_rtit_early_stop() called; with no lock of ours held; may sleep
  *
- * It changes kernel text, so it comes before tracing starts: a decoder knows one text only.
+ * It changes kernel text, so it comes before tracing starts: a decoder knows one text only. It stays
+ * until the module goes, as taking it back waits until every task has been elsewhere, for seconds.
  * Return: false: this kernel can't.
  */
 bool ptw_freeze_early_get(void);
-void ptw_freeze_early_put(void);
 /** ptw_freeze_hardware_possible() - could a TraceStop range stop at #DBs? */
 bool ptw_freeze_hardware_possible(void);
 /* Under cpus_read_lock() and ptw_config_lock; may sleep. */

@@ -58,6 +58,8 @@ int main(int argc, char **argv)
 			puts(parts[i].name);
 		return 0;
 	}
+	/* What a test that hangs has printed shows where. */
+	setlinebuf(stdout);
 	/* A call that never returns is a failure, not a hung test. */
 	alarm(400);
 	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
