@@ -24,7 +24,7 @@
 static char *watch;
 module_param(watch, charp, 0444);
 MODULE_PARM_DESC(watch,
-		 "watch from load time, to the kernel log: SYM[+OFFSET]:LEN:w|rw|x[,...] (module:SYM, 0xADDRESS)");
+		 "watch from load time: SYM[+OFFSET]:LEN:w|rw|x[,...] (or module:SYM, 0xADDRESS)");
 
 struct lookup {
 	const char *name;
@@ -123,12 +123,12 @@ static int find_symbol(const char *name, struct ptwatch_watch *arg)
 
 	if (error < 0 && search_exports(&lookup) &&
 	    (arg->access != PTWATCH_ACCESS_X || search_kprobe(&lookup))) {
-		pr_err("watch=: %s can't be looked up, as /proc/kallsyms can't be read (%d); mount /proc first, or give an address\n",
-		       name, error);
+		pr_err("watch=: without /proc/kallsyms (error %d) %s is not found; mount /proc\n",
+		       error, name);
 		return -ENOENT;
 	}
 	if (lookup.found != 1) {
-		pr_err("watch=: there are %u symbols called %s; give an address, or module:symbol\n",
+		pr_err("watch=: there are %u symbols called %s; try 0xADDRESS or module:SYM\n",
 		       lookup.found, name);
 		return -ENOENT;
 	}
@@ -208,8 +208,7 @@ static int add(const char *spelled, char *text)
 	request->arg.max_rate = MAX_RATE;
 	error = parse(text, &request->arg);
 	if (error == -EINVAL)
-		pr_err("watch=%s: SYM[+OFFSET]:LEN:MODE is wanted, LEN in bytes, MODE one of w, rw, x\n",
-		       spelled);
+		pr_err("watch=%s: it is SYM[+OFFSET]:LEN:MODE, MODE one of w, rw, x\n", spelled);
 	if (error)
 		goto out_cpus;
 	cpus_read_lock();
@@ -218,7 +217,7 @@ static int add(const char *spelled, char *text)
 	mutex_unlock(&ptw_config_lock);
 	cpus_read_unlock();
 	if (error)
-		pr_err("watch=%s: refused (error %d, reason %u; see PTWATCH_WHY_* in linux/ptwatch.h)\n",
+		pr_err("watch=%s: refused (error %d, PTWATCH_WHY_* %u of linux/ptwatch.h)\n",
 		       spelled, error, request->why.reason);
 	else
 		pr_info("watch %u is armed: %s\n", request->arg.id, spelled);

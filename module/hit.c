@@ -128,7 +128,7 @@ static void count(atomic64_t *counter)
 	ptw_freeze_undo();
 }
 
-/* What an alarm does to the trace: before anything else, as each instruction until then is in it. */
+/* What an alarm does to the trace: first of all, as each instruction until then is in it. */
 static void act_on_trace(struct ptw_alarm *alarm, const struct ptw_watch *watch)
 {
 	u32 actions = watch->arg.actions;

@@ -72,6 +72,9 @@ static int arm_in(struct ptw_watch *watch, struct module *mod, struct ptwatch_re
 		why->reason = PTWATCH_WHY_NO_SYMBOL;
 		return -ENOENT;
 	}
+	/* Its own per-CPU variables have addresses in an area that no other module has. */
+	if (address - (u64)(unsigned long)mod->percpu < mod->percpu_size)
+		watch->arg.flags |= PTWATCH_WATCH_PERCPU;
 	return ptw_watch_arm(watch, address + watch->arg.address, why);
 }
 

@@ -213,8 +213,8 @@ bool ptw_rtit_stopped(void);
 /**
  * ptw_rtit_early_stop() - clear TraceEn when a debug register of struct ptw_early hits
  *
- * Called by ftrace, directly, where functions of the notifiers' signature begin. It must leave every
- * register as it is, and calls nothing.
+ * Called by ftrace, directly, where functions of the notifiers' signature begin. It must leave
+ * every register as it is, and calls nothing.
  */
 void ptw_rtit_early_stop(void *unused, unsigned long event, const struct die_args *args)
 	__attribute__((no_caller_saved_registers));
@@ -784,8 +784,8 @@ void ptw_point_disarm(struct ptw_point *point);
 int ptw_module_watch_init(void);
 void ptw_module_watch_exit(void);
 /**
- * ptw_module_watch_arm() - PTWATCH_WATCH_WAIT_MODULE: arm @watch if its module is loaded, else let it
- * wait. As ptw_watch_arm().
+ * ptw_module_watch_arm() - PTWATCH_WATCH_WAIT_MODULE: arm @watch if its module is loaded, else let
+ * it wait. As ptw_watch_arm().
  */
 int ptw_module_watch_arm(struct ptw_watch *watch, struct ptwatch_refusal *why);
 
@@ -828,8 +828,9 @@ void ptw_freeze_exit(void);
 /**
  * ptw_freeze_early_get() - have ptw_rtit_early_stop() called; with no lock of ours held; may sleep
  *
- * It changes kernel text, so it comes before tracing starts: a decoder knows one text only. It stays
- * until the module goes, as taking it back waits until every task has been elsewhere, for seconds.
+ * It changes kernel text, so it comes before tracing starts: a decoder knows one text only. It
+ * stays until the module goes, as taking it back waits for seconds, until every task has been
+ * elsewhere.
  * Return: false: this kernel can't.
  */
 bool ptw_freeze_early_get(void);

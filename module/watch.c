@@ -555,10 +555,10 @@ void ptw_watch_disarm_storms(void)
 		ptw_watch_disarm(watch, PTWATCH_WATCH_STORM);
 		pr_warn("watch %u (%s) is disarmed: more than %u hits a second on a CPU\n",
 			watch->arg.id, watch->arg.label, watch->arg.max_storm);
-		pr_warn("hits %llu: alarms %llu filtered %llu limited %llu dropped %llu ignored %llu\n",
+		pr_warn("of %llu hits: %llu alarms, %llu filtered, %llu limited, %llu lost\n",
 			atomic64_read(&watch->hits), atomic64_read(&watch->alarms),
 			atomic64_read(&watch->filtered), atomic64_read(&watch->rate_limited),
-			atomic64_read(&watch->dropped), atomic64_read(&watch->ignored));
+			atomic64_read(&watch->dropped) + atomic64_read(&watch->ignored));
 	}
 	mutex_unlock(&ptw_config_lock);
 	cpus_read_unlock();

@@ -212,8 +212,8 @@ struct ptwatch_range {
 /*
  * What a freeze by a watch leaves in the trace behind the access depends on what stops it. The best
  * that can be had is chosen: a free address range on the #DB entry (which stops at everyone's #DBs,
- * for up to 10 ms at those that can't be told), code in front of the kernel's #DB handlers, the watch's
- * own handler. These leave out the first or the second.
+ * for up to 10 ms at those that can't be told), code in front of the kernel's #DB handlers, the
+ * watch's own handler. These leave out the first or the second.
  */
 #define PTWATCH_TRACE_NO_TRACESTOP	(1U << 3)
 #define PTWATCH_TRACE_NO_EARLY		(1U << 4)
