@@ -113,6 +113,11 @@ static void freeze(struct ptw_cpu_trace *ct)
 	struct ptw_bank *bank = &ct->banks[ct->bank];
 	struct ptw_bank *next = free_bank(ct);
 
+	/* The range on the #DB entry is how we freeze, and no end of the trace by itself. */
+	if (this_cpu_read(ptw_early.hardware)) {
+		stopped_by_range(ct, false);
+		ct->output.status &= ~RTIT_STATUS_STOPPED;
+	}
 	bank->output = ct->output;
 	bank->stop_tsc = ct->freeze_tsc;
 	ct->stop_tsc = ct->freeze_tsc;
