@@ -120,6 +120,8 @@ static void psb_plus(struct vcpu *v, uint64_t ip, bool start)
 		if (opts.model->tsx)
 			packet_mode_tsx(w, false, false);
 		packet_ip(w, PACKET_FUP, ip);
+	} else if (f->packet_en && v->rtit.ctl & CTL_EVENTEN) {
+		mode_exec(v);
 	}
 	if (v->rtit.ctl & CTL_OS && f->context_en)
 		packet_pip(w, f->cr3 & CR3_ADDRESS, false);
@@ -604,7 +606,7 @@ void trace_output(void *opaque, const uint8_t *data, size_t len)
 {
 	struct vcpu *v = opaque;
 
-	if (opts.drill || v->rtit.status & (STATUS_ERROR | STATUS_STOPPED))
+	if (v->rtit.status & (STATUS_ERROR | STATUS_STOPPED))
 		return;
 	output_events(v, topa_write(&v->topa, data, len));
 }
@@ -688,18 +690,6 @@ void trace_start(struct vcpu *v)
 		v->pmu.global_status |= STATUS_TOPA_PMI;
 		pmi_raise(v);
 	}
-}
-
-void trace_drill(struct vcpu *v)
-{
-	v->rtit.ctl = CTL_TRACEEN | CTL_OS | CTL_USER | CTL_BRANCHEN | CTL_TSCEN | CTL_MTCEN | CTL_CYCEN |
-		      CTL_EVENTEN;
-	v->tracing = true;
-	v->flow.settled = 1;
-	v->flow.mode = PACKET_EXEC_16;
-	packet_reset(&v->writer);
-	instrument_update(v);
-	want_attention(v);
 }
 
 void trace_stop(struct vcpu *v, uint64_t insn_vaddr)

@@ -216,7 +216,7 @@ static void on_discon(unsigned int index, int type, uint64_t from, uint64_t to, 
 		branch_on_discon(v, from, to);
 }
 
-static void intercept(struct qemu_plugin_insn *insn, const struct insn *d, bool last)
+static void intercept(struct qemu_plugin_insn *insn, const struct insn *d, uint64_t block, bool last)
 {
 	static const struct {
 		plugin_vcpu_cb cb;
@@ -251,6 +251,7 @@ static void intercept(struct qemu_plugin_insn *insn, const struct insn *d, bool 
 		return;
 	s = g_new0(struct site, 1);
 	s->vaddr = qemu_plugin_insn_vaddr(insn);
+	s->block = block;
 	s->len = d->len;
 	s->last = last;
 	qemu_plugin_register_vcpu_insn_exec_cb(insn, callbacks[d->kind].cb, callbacks[d->kind].regs, s);
@@ -338,7 +339,7 @@ static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 				qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, OP_ADD, clock, to - i);
 			}
 			insn_decode(bytes, qemu_plugin_insn_data(insn, bytes, sizeof(bytes)), &d);
-			intercept(insn, &d, i == n - 1);
+			intercept(insn, &d, b->start, i == n - 1);
 		}
 	}
 	if (insn_is_branch(d.kind) || d.kind == INSN_SOFT_INT) {
@@ -353,7 +354,6 @@ static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 
 void instrument_init(qemu_plugin_id_t id)
 {
-	blocks.on = opts.drill;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate, NULL);
 	qemu_plugin_register_vcpu_discon_cb(id, DISCON_INTERRUPT | DISCON_EXCEPTION, on_discon, NULL);
 }

@@ -65,8 +65,6 @@ static void on_vcpu_init(unsigned int index, void *opaque)
 	v->pmu.deadline = ALARM_MAX;
 	set_alarm(v, ALARM_MAX);
 	g_mutex_unlock(&init_lock);
-	if (opts.drill)
-		trace_drill(v);
 }
 
 static void at_exit(void *opaque)
@@ -91,19 +89,18 @@ static void at_exit(void *opaque)
 static void usage(void)
 {
 	printf("intel_pt: arguments:\n"
-	       "  model=NAME             what the CPU enumerates:\n");
+	       "  model=NAME             what the CPU enumerates, with its -cpu, to which ,-x2apic,level=0x16 belongs:\n");
 	model_list(stdout);
 	printf(
 		"  truth=DIR              write each traced instruction's address to DIR/cpuN.ips\n"
 		"  log=on|off             print trace starts, stops and PMIs\n"
 		"  stats=on|off           print counts at exit\n"
 		"  verify=on|off          check the flow tracking while it runs (slow)\n"
-		"  drill=on|off           do all the work of a trace from the start, for nobody to see\n"
 		"  long-tnt=on|off        long TNT packets\n"
 		"  compress-ret=on|off    RET compression (default on)\n"
 		"  overflow=N|off         overflow of the internal buffer each N bytes, 128 or more\n"
 		"  errata=NAME+NAME|none  have errata: bdm70 skd007 skd010 skl014 skl168 apl11 apl12\n"
-		"  help                   this list\n");
+		"  help=on                this list\n");
 }
 
 static bool parse_switch(const char *value, bool *to)
@@ -163,10 +160,6 @@ static bool parse(char *arg)
 	char *value = strchr(arg, '=');
 	bool help;
 
-	if (!strcmp(arg, "help")) {
-		usage();
-		exit(0);
-	}
 	if (!value) {
 		fprintf(stderr, "intel_pt: %s: KEY=VALUE wanted; help=on lists the keys\n", arg);
 		return false;
@@ -185,7 +178,6 @@ static bool parse(char *arg)
 		return true;
 	}
 	if ((!strcmp(arg, "log") && parse_switch(value, &opts.log)) ||
-	    (!strcmp(arg, "drill") && parse_switch(value, &opts.drill)) ||
 	    (!strcmp(arg, "stats") && parse_switch(value, &opts.stats)) ||
 	    (!strcmp(arg, "verify") && parse_switch(value, &opts.verify)) ||
 	    (!strcmp(arg, "long-tnt") && parse_switch(value, &opts.long_tnt)) ||

@@ -55,17 +55,21 @@ void ptwrite_on_insn(unsigned int index, void *opaque)
 {
 	uintptr_t call_site = CALL_SITE();
 	struct vcpu *v = vcpu_get(index);
+	const struct site *s = opaque;
 	uint64_t rip, next, value;
 	struct operand o;
 	uint8_t bytes[15];
 	uint16_t cs;
 	bool code64;
 
-	(void)opaque;
 	if (!(opts.model->pt_ebx & PT_CAP_PTWRITE))
 		return;
-	internal_restore_state(index, call_site);
-	rip = guest_reg(v, GUEST_RIP);
+	internal_learn(v);
+	/*
+	 * RIP is that of some instruction of the block. It must not be changed as long as it may remain TCG's
+	 * business to raise #UD, as generated code counts from it.
+	 */
+	rip = s->vaddr + ((guest_reg(v, GUEST_RIP) - s->block) & ~0xfffULL);
 	cs = guest_reg(v, GUEST_CS);
 	code64 = guest_exec_mode(v, cs) == PACKET_EXEC_64;
 	if (!insn_ptwrite(bytes, fetch(v, rip, bytes, sizeof(bytes)), code64, &o))
@@ -75,6 +79,7 @@ void ptwrite_on_insn(unsigned int index, void *opaque)
 		value = gpr(v, o.reg);
 	else
 		value = internal_load(v, address(v, &o, next, code64), o.bytes, cs & 3, call_site);
+	internal_restore_state(index, call_site);
 	branch_on_ptwrite(v, rip, next, o.bytes == 8 ? value : (uint32_t)value, o.bytes);
 	qemu_plugin_set_pc(code64 ? next : (uint32_t)next);
 }

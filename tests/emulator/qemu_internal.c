@@ -9,9 +9,9 @@
 
 /* How far a CPU's registers may be from the beginning of its structure. */
 #define ENV_LIMIT 0x10000
-/* A pair of values that is nowhere else. */
-#define MAGIC_RAX 0x7054632d51454d55ULL
-#define MAGIC_RCX 0x1b9e5f3d7c24a806ULL
+/* A pair of values that is nowhere else. In 32-bit code a register's upper half can't be set. */
+#define MAGIC_RAX 0x51454d55ULL
+#define MAGIC_RCX 0x7c24a806ULL
 /* QEMU's MemOpIdx: log2 of the size above 5 bits of MMU index. */
 #define MEMOP_IDX(bytes, mmu) (((bytes) == 8 ? 3u : 2u) << 5 | (mmu))
 
@@ -24,7 +24,7 @@ static uint64_t (*load_64)(void *env, uint64_t addr, uint32_t memop_idx, uintptr
 static int (*mmu_index)(void *env, unsigned int cpl);
 /* From a CPU's structure to its registers. */
 static size_t env_offset;
-/* Of RIP in them, in words; 0: not looked for, -1: not found. */
+/* Of RIP in them, in words; -1: not found. */
 static int rip_index;
 
 bool internal_init(void)
@@ -98,26 +98,28 @@ static void find_rip(struct vcpu *v)
 	rip_index = env[32] == rip ? 32 : env[16] == rip ? 16 : -1;
 }
 
+void internal_learn(struct vcpu *v)
+{
+	if (v->env)
+		return;
+	if (!env_offset) {
+		env_offset = find_env(v);
+		find_rip(v);
+	}
+	v->env = (uint64_t *)((char *)get_cpu(v->index) + env_offset);
+}
+
 uint64_t internal_rip(struct vcpu *v)
 {
-	if (!v->env) {
-		if (!env_offset)
-			env_offset = find_env(v);
-		if (!rip_index)
-			find_rip(v);
-		v->env = (uint64_t *)((char *)get_cpu(v->index) + env_offset);
-	}
-	return rip_index > 0 ? v->env[rip_index] : guest_reg(v, GUEST_RIP);
+	/* Not in 32-bit code, where the search would zero halves of registers. */
+	if (!v->env && v->flow.mode == PACKET_EXEC_64)
+		internal_learn(v);
+	return v->env && rip_index > 0 ? v->env[rip_index] : guest_reg(v, GUEST_RIP);
 }
 
 uint64_t internal_load(struct vcpu *v, uint64_t vaddr, unsigned int bytes, unsigned int cpl, uintptr_t call_site)
 {
-	uint32_t idx;
-	void *env;
+	uint32_t idx = MEMOP_IDX(bytes, mmu_index(v->env, cpl));
 
-	if (!env_offset)
-		env_offset = find_env(v);
-	env = (char *)get_cpu(v->index) + env_offset;
-	idx = MEMOP_IDX(bytes, mmu_index(env, cpl));
-	return bytes == 8 ? load_64(env, vaddr, idx, call_site) : load_32(env, vaddr, idx, call_site);
+	return bytes == 8 ? load_64(v->env, vaddr, idx, call_site) : load_32(v->env, vaddr, idx, call_site);
 }

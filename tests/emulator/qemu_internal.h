@@ -17,6 +17,9 @@ bool internal_init(void);
 /* What the guest's RDTSC gives at this moment, before offsets. */
 int64_t internal_ticks(void);
 
+/* Find a CPU's registers in QEMU's memory, in a callback with REGS_WRITE. Needed before internal_load(). */
+void internal_learn(struct vcpu *v);
+
 /* RIP, in a callback with REGS_WRITE: what guest_reg() gives, in a tenth of the time. */
 uint64_t internal_rip(struct vcpu *v);
 

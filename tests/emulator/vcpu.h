@@ -37,7 +37,6 @@ struct options {
 	const char *truth_dir;	/* NULL: none */
 	bool verify;		/* check the flow tracking against the real rip */
 	bool stats;		/* print a summary at exit */
-	bool drill;		/* trace from the start, to nowhere */
 	bool log;		/* print trace starts, stops and PMIs */
 	bool long_tnt;		/* pack TNT bits into long packets */
 	bool compress_ret;	/* RET compression, unless CTL.DisRETC forbids it */
@@ -89,6 +88,7 @@ struct block {
 /* An intercepted instruction. */
 struct site {
 	uint64_t vaddr;		/* as translated */
+	uint64_t block;		/* start of its block, likewise */
 	uint8_t len;
 	bool last;		/* of its block */
 };
@@ -330,8 +330,6 @@ void instrument_update(struct vcpu *v);
 /* branch.c */
 /* TraceEn 0 -> 1, after the registers have been set. */
 void trace_start(struct vcpu *v);
-/* Trace all, from the first instruction on, without the guest's knowledge: opts.drill. */
-void trace_drill(struct vcpu *v);
 /* TraceEn 1 -> 0 by the WRMSR at insn_vaddr (as translated). */
 void trace_stop(struct vcpu *v, uint64_t insn_vaddr);
 /* Output is impossible from here on (ToPA STOP or error, TraceStop). */

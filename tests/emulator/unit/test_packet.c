@@ -591,6 +591,35 @@ static void test_overflow(void **state)
 	pt_pkt_free_decoder(d);
 }
 
+static struct packet_writer *stamped;
+
+static void big_stamp(void *opaque)
+{
+	(void)opaque;
+	packet_cyc(stamped, 1000);
+}
+
+/* Erratum SKD007: of a CYC of two bytes before OVF only the first is there. */
+static void test_cut_cyc(void **state)
+{
+	struct packet_writer *w = writer();
+
+	(void)state;
+	stamped = w;
+	w->stamp = big_stamp;
+	w->cut_cyc = true;
+	packet_mtc(w, 7);
+	packet_ovf(w);
+	packet_mtc(w, 8);
+	packet_flush(w);
+	/* CYC(1000) MTC; CYC cut off, OVF; CYC(1000) MTC */
+	static const uint8_t expected[] = {
+		0x47, 0x3e, 0x59, 7, 0x47, 0x02, 0xf3, 0x47, 0x3e, 0x59, 8,
+	};
+	assert_int_equal(sink.len, sizeof(expected));
+	assert_memory_equal(sink.data, expected, sizeof(expected));
+}
+
 static void test_no_overflow(void **state)
 {
 	struct packet_writer *w = writer();
@@ -613,6 +642,7 @@ int main(void)
 		cmocka_unit_test(test_cyc),
 		cmocka_unit_test(test_counts),
 		cmocka_unit_test(test_overflow),
+		cmocka_unit_test(test_cut_cyc),
 		cmocka_unit_test(test_no_overflow),
 	};
 
