@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What calls, flame, timeline and markers write, from one flow written by hand. */
+#include "flow_script.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "report/calls.h"
+#include "report/flame.h"
+#include "report/markers.h"
+#include "report/timeline.h"
+
+static struct ptw_out out;
+static char *text;
+static size_t size;
+static FILE *file;
+
+/* A thread serves, is interrupted, sleeps while another runs, and goes on. */
+static void play(int (*on_event)(void *context, const struct ptw_story_event *event), void *context)
+{
+	flow_begin(on_event, context);
+	flow_in(1000, "main");
+	flow_call(2000, "main", "serve");
+	flow_marker(2500, "serve", 0xa0ull << 56 | 7);
+	flow_call(3000, "serve", "matmul");
+	flow_interrupt(3500, "matmul", "asm_sysvec_timer");
+	flow_iret(4500, "asm_sysvec_timer");
+	flow_return(5000, "matmul");
+	flow_call(6000, "serve", "schedule");
+	flow_switch(7000, 1, 0);
+	flow_in(7000, "main");
+	flow_call(7500, "main", "memcpy");
+	flow_return(8000, "memcpy");
+	flow_switch(9000, 0, 0);
+	flow_return(9500, "schedule");
+	flow_return(10000, "serve");
+}
+
+static void open_out(void)
+{
+	file = open_memstream(&text, &size);
+	ptw_out_init(&out, file, false);
+}
+
+static void close_out(const char *expected)
+{
+	assert_int_equal(ptw_out_flush(&out), 0);
+	fclose(file);
+	assert_string_equal(text, expected);
+	free(text);
+}
+
+static int on_calls(void *context, const struct ptw_story_event *event)
+{
+	assert_true(ptw_calls_take(context, event) >= 0);
+	return 0;
+}
+
+static void report_calls(struct ptw_calls_options options, const char *expected, int count)
+{
+	struct ptw_calls *calls;
+
+	open_out();
+	options.width = 120;
+	calls = ptw_calls_new(&options, &out);
+	assert_non_null(calls);
+	play(on_calls, calls);
+	assert_int_equal(ptw_calls_end(calls), count);
+	ptw_calls_free(calls);
+	ptw_story_free(flow_story);
+	close_out(expected);
+}
+
+/* Each thread has its own depth; self is without callees, interrupts and sleep. */
+static void calls_tree(void **state)
+{
+	report_calls((struct ptw_calls_options){ .tid = -1 },
+		     "     0.000001000                         0  --- thread 100 (t0) runs\n"
+		     "     0.000001000                         0  --- begins in main+0x10\n"
+		     "     0.000002000    8.000us    2.500us   0    serve+0x0 <- main+0x2a\n"
+		     "     0.000002500                         0      *** marker 0xa000000000000007 at serve+0x30\n"
+		     "     0.000003000    2.000us    1.000us   0      matmul+0x0 <- serve+0x3e\n"
+		     "     0.000003500    1.000us    1.000us   0        === interrupt → asm_sysvec_timer+0x0 at matmul+0x800\n"
+		     "     0.000006000    3.500us    1.500us   0      schedule+0x0 <- serve+0x43\n"
+		     "     0.000007000                         0  --- thread 101 (t1) runs\n"
+		     "     0.000007000                         0  --- begins in main+0x10\n"
+		     "     0.000007500      500ns      500ns   0    memcpy+0x0 <- main+0x6b\n"
+		     "     0.000009000                         0      --- thread 100 (t0) runs\n",
+		     5);
+}
+
+static void calls_of_a_thread(void **state)
+{
+	report_calls((struct ptw_calls_options){ .tid = 101, .no_time = true },
+		     "  0  --- thread 101 (t1) runs\n  0  --- begins in main+0x10\n  0    memcpy+0x0 <- main+0x6b\n", 1);
+}
+
+/* What is near, and the calls that led there. */
+static void calls_around(void **state)
+{
+	report_calls((struct ptw_calls_options){ .tid = -1, .around = flow_address("schedule"), .context = 1, .no_time = true },
+		     "  0  --- begins in main+0x10\n  0    serve+0x0 <- main+0x2a\n…\n"
+		     "  0        === interrupt → asm_sysvec_timer+0x0 at matmul+0x800\n"
+		     "  0      schedule+0x0 <- serve+0x43\n  0  --- thread 101 (t1) runs\n",
+		     3);
+}
+
+static void calls_depth_and_json(void **state)
+{
+	report_calls((struct ptw_calls_options){ .tid = 100, .depth = 2, .format = PTW_FORMAT_JSON },
+		     "{\"type\":\"switch\",\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"time_ns\":1000,\"depth\":0}\n"
+		     "{\"type\":\"begin\",\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"time_ns\":1000,\"depth\":0,"
+		     "\"ip\":\"0x0000000000001010\",\"symbol\":\"main+0x10\"}\n"
+		     "{\"type\":\"call\",\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"time_ns\":2000,\"duration_ns\":8000,"
+		     "\"self_ns\":2500,\"depth\":1,\"ip\":\"0x0000000000002000\",\"symbol\":\"serve+0x0\",\"from\":\"0x000000000000102a\","
+		     "\"caller\":\"main+0x2a\"}\n"
+		     "{\"type\":\"switch\",\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"time_ns\":9000,\"depth\":2}\n",
+		     1);
+}
+
+static int on_flame(void *context, const struct ptw_story_event *event)
+{
+	return ptw_flame_take(context, event);
+}
+
+static void flame_folded(void **state)
+{
+	struct ptw_flame *flame = ptw_flame_new(false, -1);
+
+	open_out();
+	play(on_flame, flame);
+	flow_end();
+	ptw_flame_write_folded(flame, &out);
+	ptw_flame_free(flame);
+	close_out("t0-100;main 1000\nt0-100;main;serve 2500\nt0-100;main;serve;matmul 1000\n"
+		  "t0-100;main;serve;matmul;asm_sysvec_timer 1000\nt0-100;main;serve;schedule 1500\n"
+		  "t1-101;main 1500\nt1-101;main;memcpy 500\n");
+}
+
+static int on_timeline(void *context, const struct ptw_story_event *event)
+{
+	return ptw_timeline_take(context, event);
+}
+
+static void timeline_of_a_thread(void **state)
+{
+	struct ptw_marker_format format = { .count = 0 };
+	struct ptw_timeline_options options = { .tid = 101, .format = &format };
+	struct ptw_timeline *timeline;
+	struct ptw_error err;
+
+	assert_int_equal(ptw_marker_format_parse(&format, PTW_MARKER_DEFAULT, &err), 0);
+	open_out();
+	timeline = ptw_timeline_new(&options, &out);
+	play(on_timeline, timeline);
+	flow_end();
+	ptw_timeline_end(timeline);
+	ptw_timeline_free(timeline);
+	close_out("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
+		  "{\"ph\":\"M\",\"pid\":100,\"tid\":101,\"ts\":0.000,\"name\":\"thread_name\",\"args\":{\"name\":\"t1\"}},\n"
+		  "{\"ph\":\"B\",\"pid\":100,\"tid\":101,\"ts\":7.000,\"name\":\"main\",\"cat\":\"running\"},\n"
+		  "{\"ph\":\"B\",\"pid\":100,\"tid\":101,\"ts\":7.500,\"name\":\"memcpy\",\"cat\":\"call\"},\n"
+		  "{\"ph\":\"E\",\"pid\":100,\"tid\":101,\"ts\":8.000,\"name\":\"memcpy\"},\n"
+		  "{\"ph\":\"M\",\"pid\":8388608,\"tid\":1,\"ts\":0.000,\"name\":\"process_name\",\"args\":{\"name\":\"CPUs\"}},\n"
+		  "{\"ph\":\"M\",\"pid\":8388608,\"tid\":1,\"ts\":0.000,\"name\":\"thread_name\",\"args\":{\"name\":\"CPU 0\"}},\n"
+		  "{\"ph\":\"X\",\"pid\":8388608,\"tid\":1,\"ts\":7.000,\"dur\":2.000,\"name\":\"t1\",\"cat\":\"thread\"},\n"
+		  "{\"ph\":\"E\",\"pid\":100,\"tid\":101,\"ts\":10.000,\"name\":\"main\"}\n]}\n");
+}
+
+static int on_marker(void *context, const struct ptw_story_event *event)
+{
+	return ptw_markers_take(context, event);
+}
+
+static void markers_fields(void **state)
+{
+	struct ptw_marker_format format = { .count = 0 };
+	struct ptw_markers markers = { .format = &format, .out = &out };
+	struct ptw_error err;
+
+	assert_int_equal(ptw_marker_format_parse(&format, "type:8 cpu:8, id:48", &err), 0);
+	assert_int_equal(ptw_marker_names_parse(&format, "0xA0=start", &err), 0);
+	open_out();
+	play(on_marker, &markers);
+	flow_end();
+	close_out("     0.000002500   0  100 (t0)               a000000000000007  type start    cpu 0x0 id 0x7  serve+0x30\n");
+	assert_int_equal(markers.count, 1);
+	open_out();
+	markers.json = true;
+	play(on_marker, &markers);
+	flow_end();
+	close_out("{\"type\":\"marker\",\"time_ns\":2500,\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"value\":\"0xa000000000000007\","
+		  "\"name\":\"start\",\"fields\":{\"type\":\"0xa0\",\"cpu\":\"0x0\",\"id\":\"0x7\"},\"ip\":\"0x0000000000002030\","
+		  "\"symbol\":\"serve+0x30\"}\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls_tree),	 cmocka_unit_test(calls_of_a_thread),	 cmocka_unit_test(calls_around),
+		cmocka_unit_test(calls_depth_and_json), cmocka_unit_test(flame_folded), cmocka_unit_test(timeline_of_a_thread),
+		cmocka_unit_test(markers_fields),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
