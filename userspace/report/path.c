@@ -361,7 +361,7 @@ void ptw_path_blame(const struct ptw_path *path, const struct ptw_path *typical,
 			note_spread(out, i, extra_time(node->total, like ? typical->node[like].total : 0, typical_count));
 		}
 		/* Else it is the function itself, or its many callees. */
-		if (!out->spread_count || out->spread_extra[0] <= extra / 2)
+		if (!out->spread_count || out->spread_extra[0] * 5 <= extra * 2)
 			break;
 		best = out->spread[0];
 		same = known ? ptw_path_find(typical, same, path->node[best].kind, path->node[best].name) : 0;

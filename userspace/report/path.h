@@ -88,7 +88,7 @@ struct ptw_culprit {
 };
 
 /**
- * ptw_path_blame() - follow the extra time down the tree, as long as one child has more than half of it
+ * ptw_path_blame() - follow the extra time down the tree, as long as one child has more than two fifths of it
  * @typical: sum of @typical_count paths
  */
 void ptw_path_blame(const struct ptw_path *path, const struct ptw_path *typical, uint64_t typical_count,
