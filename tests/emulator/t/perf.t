@@ -57,7 +57,7 @@ found() {
 boot() {
 	local kernel=$1 perf=$2 decoder=$3 status=0 name what why errors out=$work/$1; shift 3
 	"$top/tests/vm/run" --no-load --kernel "$kernel" --put "$build/ptwrite" --put "$build/exec64" --put "$here/guest/perf_records.sh" \
-		--out "$out" --timeout 400 "$@" -- bash /put/perf_records.sh "$perf" >"$work/log" 2>&1 || status=$?
+		--out "$out" --timeout 1200 "$@" -- bash /put/perf_records.sh "$perf" >"$work/log" 2>&1 || status=$?
 	is "$status" 0 "$kernel: recorded in the guest"
 	((status == 0)) || diag "$(tail -15 "$work/log")"
 	diag "$kernel: $(<"$out/release") $(<"$out/version")"

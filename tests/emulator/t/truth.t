@@ -74,7 +74,7 @@ diag "$total instructions compared"
 # as perf takes the mode from the file, and INT1, which perf takes for no branch.
 status=0
 # shellcheck disable=SC2016 # for the guest's shell
-"$top/tests/vm/run" --no-load "${puts[@]}" --truth "$work/perf" --out "$work/perf.out" --timeout 600 -- sh -c '
+"$top/tests/vm/run" --no-load "${puts[@]}" --truth "$work/perf" --out "$work/perf.out" --timeout 900 -- sh -c '
 	cp /put/* /mnt
 	# The kernel patches itself on first use of this and that: let it, before.
 	/mnt/capture --run 1
