@@ -32,6 +32,7 @@ int beside_setup(struct beside *beside, struct ptw_device *device, struct ptw_tr
 	struct ptw_sideband_request sideband = { .cpus = request->cpus, .cpus_size = request->cpus_size };
 
 	beside->device = device;
+	beside->ring = request->mode == PTWATCH_MODE_RING;
 	if (setup_trace(beside, request, err))
 		return -1;
 	beside->read = calloc(device->trace_count + 1, sizeof(*beside->read));
@@ -113,7 +114,8 @@ static void drain_switches(struct beside *beside, const struct ptw_cpu_trace *tr
 
 		if (head - first > mask) {
 			first = head - mask;
-			beside->switches_lost += first - *read;
+			if (!beside->ring)
+				beside->switches_lost += first - *read;
 		}
 		count = head - first < 512 ? head - first : 512;
 		for (uint64_t i = 0; i < count; i++)
@@ -131,10 +133,10 @@ static void drain_switches(struct beside *beside, const struct ptw_cpu_trace *tr
 	}
 }
 
-void beside_round(struct beside *beside)
+void beside_round(struct beside *beside, bool last)
 {
 	ptw_sideband_drain(beside->sideband, take_records, beside, NULL);
-	if (beside->own_switches)
+	if (beside->own_switches && (last || !beside->ring))
 		for (size_t i = 0; i < beside->device->trace_count; i++)
 			drain_switches(beside, &beside->device->trace[i], &beside->read[i]);
 	/* One that is left out costs a reader memory, no more. */

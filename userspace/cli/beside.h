@@ -20,6 +20,7 @@ struct beside {
 	struct ptw_sideband *sideband;
 	struct ptw_recording_writer *writer;
 	bool own_switches;	/* the module remembers switches, so perf need not */
+	bool ring;		/* the trace is one: old switches are of no interest */
 	uint64_t *read;		/* switches read, for each of device->trace */
 	uint64_t switches_lost;
 	bool full;		/* the disk is, or the recording can't grow for another reason */
@@ -39,8 +40,13 @@ int beside_begin(struct beside *beside, struct ptw_recording_writer *writer, str
 /** beside_fd() - readable (poll) when beside_round() is due; it is due every quarter of a second, too */
 int beside_fd(const struct beside *beside);
 
-/** beside_round() - write out what has come in; a full disk is no failure but sets @full */
-void beside_round(struct beside *beside);
+/**
+ * beside_round() - write out what has come in; a full disk is no failure but sets @full
+ * @last: nothing more will come
+ *
+ * Beside a ring, the switches stay in a ring, too, until the last call: a recording of days is no larger for them.
+ */
+void beside_round(struct beside *beside, bool last);
 
 /** beside_full() - the recording can't grow any more, because of @why; what there is can still be completed */
 void beside_full(struct beside *beside, const struct ptw_error *why);

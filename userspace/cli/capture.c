@@ -220,7 +220,7 @@ static int drain(struct capture *capture, bool last, struct ptw_error *err)
 {
 	if (drain_traces(capture, last, err))
 		return -1;
-	beside_round(&capture->beside);
+	beside_round(&capture->beside, last);
 	return 0;
 }
 

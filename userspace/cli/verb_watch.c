@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "cli/alarm_printer.h"
+#include "cli/beside.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "cli/watch_options.h"
@@ -48,6 +49,7 @@ struct session {
 	struct ptw_alarm_listener *listener;
 	struct alarm_printer printer;
 	struct ptw_recording_writer *writer;
+	struct beside beside;	/* of the trace, which has a writer */
 	uint32_t id[MAX_TARGETS];
 	uint64_t alarms;
 	struct ptw_alarm *kept;
@@ -286,9 +288,10 @@ static int start_trace(struct session *s, struct ptw_error *err)
 					     s->opt->buffer_text, ptw_bytes(info->max_buffer_size, text, sizeof(text)));
 		request.buffer_size = info->max_buffer_size;
 	}
-	if (ptw_device_trace_setup(&s->device, &request, err))
+	if (beside_setup(&s->beside, &s->device, &request, err))
 		return -1;
 
+	config.switches = true;
 	config.params.family = info->family;
 	config.params.model = info->model;
 	config.params.stepping = info->stepping;
@@ -306,7 +309,7 @@ static int start_trace(struct session *s, struct ptw_error *err)
 	 * it.
 	 */
 	s->writer = ptw_recording_create(s->opt->output, &config, err);
-	if (!s->writer)
+	if (!s->writer || beside_begin(&s->beside, s->writer, err))
 		return -1;
 	/* With --start a hit is what starts it. */
 	return s->opt->actions & PTWATCH_ACTION_START ? 0 : ptw_device_trace_start(&s->device, err);
@@ -566,10 +569,14 @@ static int collect_stragglers(struct session *s, struct ptw_error *err)
 static int wait_for_alarms(struct session *s, struct ptw_error *err)
 {
 	uint64_t deadline = s->opt->timeout ? now() + s->opt->timeout : 0, overruns = 0, time;
-	struct pollfd fds[2 + MAX_TARGETS] = {
+	struct pollfd fds[3 + MAX_TARGETS] = {
 		{ .fd = ptw_alarm_listener_fd(s->listener), .events = POLLIN },
 		{ .fd = s->signals, .events = POLLIN },
 	};
+	unsigned int count = 2 + s->opt->targets;
+
+	if (s->writer)
+		fds[count++] = (struct pollfd){ .fd = beside_fd(&s->beside), .events = POLLIN };
 
 	/* Memory that belongs to a process is given to others when it has ended. A negative fd is skipped. */
 	for (unsigned int i = 0; i < s->opt->targets; i++)
@@ -585,10 +592,12 @@ static int wait_for_alarms(struct session *s, struct ptw_error *err)
 			time = (deadline - time) / 1000000 + 1;
 			wait = time > CHECK_INTERVAL ? CHECK_INTERVAL : time;
 		}
-		ready = poll(fds, 2 + s->opt->targets, wait);
+		ready = poll(fds, count, wait);
 		if (ready < 0 && errno != EINTR)
 			return ptw_error_set(err, PTW_EXIT_FAILED, "cannot wait for alarms: %s", strerror(errno));
 		read_signals(s);
+		if (s->writer)
+			beside_round(&s->beside, false);
 		for (unsigned int i = 0; i < s->opt->targets; i++)
 			if (fds[2 + i].revents)
 				s->owner_ended = s->opt->target[i].pid ? s->opt->target[i].pid : s->opt->target[i].tgid;
@@ -676,9 +685,15 @@ static int write_recording(struct session *s, struct ptw_error *err)
 	char number[32];
 
 	cli_progress(VERB, "writing the recording to %s …", s->opt->output);
-	if (ptw_device_trace_stop(&s->device, err) || ptw_recording_add_kernel(s->writer, err) ||
-	    add_traces(s, &bytes, err))
+	if (ptw_device_trace_stop(&s->device, err))
 		return -1;
+	beside_round(&s->beside, true);
+	if (s->beside.full)
+		return ptw_error_set(err, s->beside.full_error.status, "%s", s->beside.full_error.text);
+	if (ptw_recording_add_kernel(s->writer, err) || add_traces(s, &bytes, err))
+		return -1;
+	if (beside_report(&s->beside, VERB))
+		s->damaged = true;
 	for (size_t i = 0; i < s->kept_count; i++)
 		if (ptw_recording_add_alarm(s->writer, &s->kept[i], err))
 			return -1;
@@ -804,7 +819,9 @@ static void close_session(struct session *s)
 {
 	if (s->writer)
 		ptw_recording_abort(s->writer);
+	/* The trace ends first: closing the events changes the kernel's code. */
 	ptw_device_close(&s->device);
+	beside_close(&s->beside);
 	ptw_alarm_listener_close(s->listener);
 	alarm_printer_release(&s->printer);
 	for (unsigned int i = 0; i < MAX_TARGETS; i++)
