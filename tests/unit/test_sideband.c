@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Records beside the trace: processes from a made-up /proc, switches, losses, rounds; and a disk that is full. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <linux/ptwatch.h>
+
+#include "recording/perf_file.h"
+#include "recording/recording.h"
+#include "recording/writer.h"
+
+static char dir[] = "/tmp/ptwatch-sideband.XXXXXX";
+static uint8_t data[1 << 20];
+static size_t data_size;
+
+static const struct ptw_trace_config config = {
+	.rtit_ctl = PTWATCH_RTIT_CTL_USER | PTWATCH_RTIT_CTL_BRANCHEN | PTWATCH_RTIT_CTL_TSCEN,
+	.pt_pmu_type = 10,
+	.switches = true,
+	.stream = true,
+	/* one tick is two nanoseconds, and the clock began at 1000 */
+	.params = { .family = 6, .model = 85, .have_time = true, .time_mult = 2, .time_zero = 1000 },
+};
+
+static char *in_dir(const char *name)
+{
+	static char path[4][256];
+	static int n;
+
+	n = (n + 1) % 4;
+	snprintf(path[n], sizeof(path[n]), "%s/%s", dir, name);
+	return path[n];
+}
+
+static void put_file(const char *name, const char *text)
+{
+	FILE *file = fopen(in_dir(name), "w");
+
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static void read_data(const char *name)
+{
+	FILE *file = fopen(in_dir(name), "r");
+
+	assert_non_null(file);
+	data_size = fread(data, 1, sizeof(data), file);
+	fclose(file);
+}
+
+/* Record number @n of @type in the data section, with its trace skipped; NULL: there are fewer. */
+static const uint8_t *find(uint32_t type, int n)
+{
+	const struct perf_file_head *head = (const void *)data;
+	uint64_t at = head->data.offset, end = at + head->data.size;
+
+	while (at < end) {
+		const struct perf_event_header *h = (const void *)(data + at);
+		const struct perf_auxtrace *a = (const void *)h;
+
+		if (h->type == type && !n--)
+			return data + at;
+		at += h->size + (h->type == PERF_USER_AUXTRACE ? a->size : 0);
+	}
+	assert_int_equal(at, end);
+	return NULL;
+}
+
+static uint32_t u32(const uint8_t *p, size_t at)
+{
+	uint32_t v;
+
+	memcpy(&v, p + at, sizeof(v));
+	return v;
+}
+
+static uint64_t u64(const uint8_t *p, size_t at)
+{
+	uint64_t v;
+
+	memcpy(&v, p + at, sizeof(v));
+	return v;
+}
+
+static struct ptw_recording_writer *begin(const char *name)
+{
+	static const uint64_t ids[] = { 501, 502 };
+	struct ptw_error err = { .status = 0 };
+	struct ptw_recording_writer *w = ptw_recording_create(in_dir(name), &config, &err);
+
+	if (!w)
+		fail_msg("%s", err.text);
+	assert_int_equal(ptw_recording_set_sideband(w, ids, 2, &err), 0);
+	return w;
+}
+
+static void finish(struct ptw_recording_writer *w)
+{
+	struct ptw_error err = { .status = 0 };
+
+	if (ptw_recording_add_trace(w, 1, "\x02\x82\0\0\0\0\0\0", 8, NULL, 0, &err) || ptw_recording_finish(w, &err))
+		fail_msg("%s", err.text);
+}
+
+static void describes_processes(void **state)
+{
+	struct ptw_recording_writer *w;
+	struct ptw_error err;
+	const uint8_t *r;
+
+	mkdir(in_dir("proc"), 0700);
+	mkdir(in_dir("proc/12"), 0700);
+	mkdir(in_dir("proc/12/task"), 0700);
+	mkdir(in_dir("proc/12/task/12"), 0700);
+	mkdir(in_dir("proc/12/task/13"), 0700);
+	mkdir(in_dir("proc/net"), 0700);
+	put_file("proc/12/status", "Name:\ta\\040b\nTgid:\t12\nPPid:\t7\n");
+	put_file("proc/12/comm", "a b\n");
+	put_file("proc/12/task/13/status", "PPid:\t7\n");
+	put_file("proc/12/task/13/comm", "worker\n");
+	put_file("proc/12/maps",
+		 "00400000-00401000 r--p 00000000 08:01 5                          /bin/a b\n"
+		 "00401000-00403000 r-xp 00001000 08:01 5                          /bin/a b\n"
+		 "7ff000-800000 rwxs 00000000 00:00 0 \n"
+		 "nonsense\n"
+		 "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0          [vsyscall]\n");
+	w = begin("processes");
+	assert_int_equal(ptw_recording_add_processes_from(w, in_dir("proc"), &err), 0);
+	finish(w);
+	read_data("processes/data");
+
+	/* pid, parent, tid, parent's tid */
+	r = find(PERF_RECORD_FORK, 0);
+	assert_true(u32(r, 8) == 12 && u32(r, 12) == 7 && u32(r, 16) == 12 && u32(r, 20) == 7);
+	r = find(PERF_RECORD_FORK, 1);
+	assert_true(u32(r, 8) == 12 && u32(r, 12) == 12 && u32(r, 16) == 13 && u32(r, 20) == 12);
+	assert_int_equal(((const struct perf_event_header *)r)->misc, PERF_RECORD_MISC_FORK_EXEC);
+	assert_null(find(PERF_RECORD_FORK, 2));
+	/* The first is the idle task's. */
+	r = find(PERF_RECORD_COMM, 1);
+	assert_true(u32(r, 8) == 12 && u32(r, 12) == 12);
+	assert_string_equal((const char *)r + 16, "a b");
+	r = find(PERF_RECORD_COMM, 2);
+	assert_true(u32(r, 8) == 12 && u32(r, 12) == 13);
+	assert_string_equal((const char *)r + 16, "worker");
+	/* pid, tid, address, size, offset, four of the file, prot, flags, name: what is executable only */
+	r = find(PERF_RECORD_MMAP2, 0);
+	assert_true(u32(r, 8) == 12 && u64(r, 16) == 0x401000 && u64(r, 24) == 0x2000 && u64(r, 32) == 0x1000);
+	assert_true(u32(r, 64) == 5 && u32(r, 68) == 2);
+	assert_string_equal((const char *)r + 72, "/bin/a b");
+	r = find(PERF_RECORD_MMAP2, 1);
+	assert_true(u64(r, 16) == 0x7ff000 && u32(r, 64) == 7 && u32(r, 68) == 1);
+	assert_string_equal((const char *)r + 72, "//anon");
+	r = find(PERF_RECORD_MMAP2, 2);
+	assert_string_equal((const char *)r + 72, "[vsyscall]");
+	assert_null(find(PERF_RECORD_MMAP2, 3));
+}
+
+static void writes_switches(void **state)
+{
+	const struct ptwatch_switch list[] = {
+		{ .tsc = 10, .prev_pid = 5, .prev_tid = 6, .next_pid = 5, .next_tid = 6, .cpu = 1,
+		  .flags = PTWATCH_SWITCH_START },
+		{ .tsc = 20, .prev_pid = 5, .prev_tid = 6, .next_pid = 8, .next_tid = 9, .cpu = 1,
+		  .flags = PTWATCH_SWITCH_PREEMPT },
+	};
+	struct ptwatch_switch many[1000];
+	struct ptw_recording_writer *w = begin("switches");
+	const struct perf_event_header *h;
+	struct ptw_error err;
+	const uint8_t *r;
+
+	assert_int_equal(ptw_recording_add_switches(w, list, 2, 502, &err), 0);
+	for (size_t i = 0; i < 1000; i++)
+		many[i] = (struct ptwatch_switch){ .tsc = 100 + i, .prev_tid = i, .next_tid = i + 1, .cpu = 1 };
+	assert_int_equal(ptw_recording_add_switches(w, many, 1000, 502, &err), 0);
+	assert_int_equal(ptw_recording_end_round(w, &err), 0);
+	finish(w);
+	read_data("switches/data");
+
+	/* header, the other's pid and tid; then pid, tid, time, cpu, id of this one */
+	r = find(PERF_RECORD_SWITCH_CPU_WIDE, 0);
+	h = (const void *)r;
+	assert_int_equal(h->misc, 0);
+	assert_true(u32(r, 16) == 5 && u32(r, 20) == 6 && u64(r, 24) == 1020 && u32(r, 32) == 1 && u64(r, 40) == 502);
+	r = find(PERF_RECORD_SWITCH_CPU_WIDE, 1);
+	h = (const void *)r;
+	assert_int_equal(h->misc, PERF_RECORD_MISC_SWITCH_OUT | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT);
+	assert_true(u32(r, 8) == 8 && u32(r, 12) == 9 && u32(r, 16) == 5 && u32(r, 20) == 6 && u64(r, 24) == 1040);
+	r = find(PERF_RECORD_SWITCH_CPU_WIDE, 2);
+	h = (const void *)r;
+	assert_int_equal(h->misc, 0);
+	assert_true(u32(r, 8) == 5 && u32(r, 12) == 6 && u32(r, 16) == 8 && u32(r, 20) == 9 && u64(r, 24) == 1040);
+	/* Each of the others is two, in order. */
+	r = find(PERF_RECORD_SWITCH_CPU_WIDE, 3 + 2 * 999 + 1);
+	assert_true(u32(r, 12) == 999 && u32(r, 20) == 1000 && u64(r, 24) == 1000 + 2 * 1099);
+	assert_null(find(PERF_RECORD_SWITCH_CPU_WIDE, 3 + 2000));
+	assert_non_null(find(PERF_USER_FINISHED_ROUND, 0));
+	/* Who ran is told by the switches. */
+	assert_null(find(PERF_RECORD_ITRACE_START, 0));
+	r = find(PERF_USER_AUXTRACE_INFO, 0);
+	assert_int_equal(u64(r, 16 + 8 * PT_INFO_HAVE_SWITCH), PT_SWITCHES_CPU_WIDE);
+	assert_int_equal(u64(r, 16 + 8 * PT_INFO_SNAPSHOT), 0);
+}
+
+static void marks_losses(void **state)
+{
+	struct ptw_recording_writer *w = begin("losses");
+	struct ptw_error err;
+	const uint8_t *r;
+
+	assert_int_equal(ptw_recording_add_loss(w, 1, 4711, 77, &err), 0);
+	finish(w);
+	read_data("losses/data");
+	r = find(PERF_RECORD_AUX, 0);
+	assert_true(u64(r, 8) == 0 && u64(r, 16) == 4711 && u64(r, 24) == PERF_AUX_FLAG_TRUNCATED);
+	assert_true(u64(r, 40) == 77 && u32(r, 48) == 1);
+}
+
+/* A limit on the file stands in for a disk: write(2) fails in the middle of what is added. */
+static void survives_a_full_disk(void **state)
+{
+	static uint8_t trace[1 << 16];
+	struct ptw_recording_writer *w = begin("full");
+	struct rlimit old, tight;
+	struct ptw_recording *recording;
+	struct ptw_error err;
+	uint64_t before;
+
+	memset(trace, 0, sizeof(trace));
+	assert_int_equal(ptw_recording_reserve(w, 1 << 16, &err), 0);
+	assert_int_equal(access(in_dir("full"), F_OK), -1);
+	assert_int_equal(ptw_recording_add_trace(w, 1, trace, 4096, NULL, 0, &err), 0);
+	before = ptw_recording_size(w);
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &old);
+	tight = old;
+	tight.rlim_cur = before + 5000;
+	setrlimit(RLIMIT_FSIZE, &tight);
+	assert_int_equal(ptw_recording_add_trace(w, 1, trace, 4096, trace, 4096, &err), -1);
+	assert_non_null(strstr(err.text, "File too large"));
+	assert_int_equal(ptw_recording_size(w), before);
+	assert_int_equal(ptw_recording_add_records(w, trace, 4096, trace, 4096, &err), -1);
+	assert_int_equal(ptw_recording_size(w), before);
+	setrlimit(RLIMIT_FSIZE, &old);
+	ptw_recording_release(w);
+	assert_int_equal(ptw_recording_finish(w, &err), 0);
+	recording = ptw_recording_open(in_dir("full"), &err);
+	if (!recording)
+		fail_msg("%s", err.text);
+	assert_int_equal(recording->trace_count, 1);
+	assert_int_equal(recording->trace[0].size, 4096);
+	ptw_recording_close(recording);
+	assert_int_equal(access(in_dir("full/reserve"), F_OK), -1);
+}
+
+static int setup(void **state)
+{
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(describes_processes),
+		cmocka_unit_test(writes_switches),
+		cmocka_unit_test(marks_losses),
+		cmocka_unit_test(survives_a_full_disk),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
