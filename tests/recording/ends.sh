@@ -1,0 +1,138 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Runs in the guest for ends.t and prints TAP: how a recording ends, that nothing is lost uncounted, and where the bytes
+# come from that are written.
+set -u
+# shellcheck source=tests/lib/tap.sh
+. /put/tap.sh
+cd /tmp || exit
+modprobe msr
+
+# run COMMAND…: $stderr, $status
+run() {
+	status=0
+	timeout -k 5 100 "$@" >/tmp/stdout 2>/tmp/stderr </dev/null || status=$?
+	stderr=$(</tmp/stderr)
+}
+valid() { timeout -k 5 100 ptwatch packets -i "$1" --count >/dev/null 2>/tmp/why || { cat /tmp/why >&2; return 1; }; }
+until_true() {
+	local i
+	for ((i = 0; i < 300; i++)); do
+		! "$@" || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+ended() { ! kill -0 "$1" 2>/dev/null; }
+
+# begin COMMAND…: in the background, until it says that it records; $pid
+begin() {
+	env --default-signal=INT "$@" >/tmp/stdout 2>/tmp/stderr </dev/null &
+	pid=$!
+	until_true grep -q Ctrl-C /tmp/stderr
+}
+finish() { status=0; wait "$pid" || status=$?; stderr=$(</tmp/stderr); }
+
+# ---- ends
+
+run ptwatch record -u -a -o time --for 300ms
+is "$status" 0 '--for: status 0'
+ok '--for: a recording' valid time
+begin ptwatch record -u -a -o interrupted
+kill -INT "$pid"; finish
+is "$status" 0 'Ctrl-C: status 0'
+ok 'Ctrl-C: a recording' valid interrupted
+begin ptwatch snapshot -u -o moment
+kill -USR2 "$pid"; finish
+is "$status" 0 'snapshot, SIGUSR2: status 0'
+ok 'snapshot: a recording' valid moment
+sleep 1000 &
+target=$!
+begin ptwatch record -p "$target" -o killed
+kill -KILL "$target"; finish
+is "$status" 0 'the target is killed: status 0'
+ok 'the target is killed: a recording' valid killed
+run ptwatch record -u -o failing -- sh -c 'exit 7'
+is "$status" 0 'the command fails: status 0'
+like "$stderr" 'ptwatch record: sh ended with status 7' 'the command fails: says so'
+run ptwatch record -u -o cut --for 300ms -- sleep 1000
+is "$status" 0 'the time is over before the command: status 0'
+like "$stderr" 'sleep was ended by signal 15' 'and the command is ended'
+run ptwatch record -u -o none -- /nonexistent/program
+is "$status" 1 'a command that does not exist: status 1'
+like "$stderr" 'cannot run /nonexistent/program: No such file' 'a command that does not exist: says so'
+run ptwatch record -u -o none -p 999999
+is "$status" 1 'a process that does not exist: status 1'
+run ptwatch record -o none --filter no_such_function_at_all -a --for 1
+is "$status" 1 'a function that does not exist: status 1'
+run ptwatch record -o none -a --for 1 --mtc 5
+is "$status" 4 'a value that this CPU does not take: status 4'
+like "$stderr" '--mtc 5: this CPU takes 0, 3, 6, 9$' 'and those it does'
+run ptwatch record -o none -a --for 1 --ptw
+is "$status" 4 'what this CPU lacks: status 4'
+like "$stderr" 'this CPU has no PTWEn; .ptwatch info. lists what it has' 'by its name'
+ok 'nothing is left of what did not begin' test ! -e none
+is "$(echo none.*)" 'none.*' 'nor anything half done'
+
+mkdir small && mount -t tmpfs -o size=3m tmpfs small
+begin ptwatch record -u -a -o small/full --cyc
+until_true ended "$pid"
+finish
+is "$status" 1 'a full disk: status 1'
+like "$stderr" 'No space left on device.*; what was recorded until then is kept in small/full' 'a full disk: says so'
+ok 'a full disk: what was recorded is one' valid small/full
+is "$(ls small)" full 'a full disk: nothing else is left'
+umount small
+
+# ---- nothing is lost uncounted
+
+bytes() { rdmsr -p 1 -u "$1" 2>/dev/null || python3 -c 'import os, struct, sys
+fd = os.open("/dev/cpu/1/msr", os.O_RDONLY)
+print(struct.unpack("<Q", os.pread(fd, 8, int(sys.argv[1], 16)))[0])' "$1"; }
+number() { sed -n "s/^ptwatch record: \([0-9,]*\) bytes of trace $1.*/\1/p" /tmp/stderr | tr -d ,; }
+before=$(bytes 0x4fff0014)
+taskset -c 1 sh -c 'while :; do :; done' &
+busy=$!
+begin taskset -c 0 ptwatch record -u -C 1 -m 64k --cyc -o lossy
+kill -STOP "$pid"; sleep 1; kill -CONT "$pid"; sleep 0.2
+kill -INT "$pid"; finish
+kill "$busy"
+after=$(bytes 0x4fff0014)
+is "$status" 3 'a reader that sleeps: status 3'
+like "$stderr" 'bytes of trace were lost in [0-9,]+ gaps' 'and says what was lost'
+is "$(($(number of) + $(number were)))" "$((after - before))" 'read and lost are what the CPU wrote, to the byte'
+ok 'and what was read is a recording' valid lossy
+
+# ---- not copied
+
+strace -f -o calls -e trace=openat,mmap,write -e raw=mmap,write taskset -c 0 ptwatch record -u -C 1 -o copied --for 300ms 2>/dev/null
+is "$(python3 - calls copied/data <<'END'
+import re, struct, sys
+# Where the device's buffers are mapped, and which writes take more than a page from elsewhere
+device, maps, traced, elsewhere = set(), [], 0, 0
+for line in open(sys.argv[1]):
+	m = re.search(r'openat\(.*"/dev/ptwatch".*= (\d+)', line)
+	if m: device.add(int(m[1]))
+	m = re.search(r'mmap\((\w+), (\w+), (\w+), (\w+), (\w+), (\w+)\) = (\w+)', line)
+	if m and int(m[5], 0) in device:
+		maps.append((int(m[7], 0), int(m[2], 0)))
+	m = re.search(r'write\((\w+), (\w+), (\w+)\) = (\w+)', line)
+	if m:
+		at, size = int(m[2], 0), int(m[4], 0)
+		if any(a <= at < a + s for a, s in maps): traced += size
+data, at, trace = open(sys.argv[2], 'rb').read(), 104, 0
+end = at + struct.unpack_from('<Q', data, 48)[0]
+while at < end:
+	kind, misc, size = struct.unpack_from('<IHH', data, at)
+	if kind == 71:
+		length = struct.unpack_from('<Q', data, at + 8)[0]
+		trace += length; at += length
+	at += size
+# Each piece is padded to 8 bytes in the file.
+print('all' if 0 <= trace - traced < 8 * 64 and traced else f'{traced} of {trace}')
+END
+)" all 'write(2) takes all bytes of trace from where the CPU put them'
+is "$(dmesg | grep -ciE 'BUG|WARNING|Oops' || true)" 0 'the kernel has nothing to complain about'
+done_testing
