@@ -68,4 +68,5 @@ like "$(events both --show-mmap-events)" 'PERF_RECORD_MMAP2 .*r-xp /mnt/pingpong
 ok 'each way between the two processes is told' test "$(events both --show-switch-events |
 	grep -cE 'pingpong .*PERF_RECORD_SWITCH_CPU_WIDE OUT')" -ge 24
 unlike "$(events both --show-switch-events --show-lost-events)" 'LOST' 'no record was lost'
+if [[ -n ${PTWATCH_KEEP_LOGS:-} ]]; then cp -r "$work" "$PTWATCH_KEEP_LOGS/record"; fi
 done_testing

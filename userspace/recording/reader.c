@@ -936,7 +936,15 @@ static const char *binary_path(struct reader *r, const char *name, const uint8_t
 			id_size = listed->size;
 		}
 	}
-	want.path = ptw_binary_find(name, id, id_size, r->time);
+	/* The vDSO is no file; a recording of ours brings it along. */
+	if (!strcmp(name, "[vdso]") && r->dir && asprintf(&want.path, "%s/vdso", r->dir) < 0)
+		want.path = NULL;
+	if (want.path && access(want.path, R_OK)) {
+		free(want.path);
+		want.path = NULL;
+	}
+	if (!want.path)
+		want.path = ptw_binary_find(name, id, id_size, r->time);
 	grown[low] = want;
 	return want.path;
 }

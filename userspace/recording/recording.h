@@ -5,6 +5,7 @@
  *
  *	DIR/data		perf.data: AUXTRACE, itrace start, mmap2, comm, fork, switch, ksymbol, text poke
  *	DIR/kcore_dir/kcore	ELF core of the kernel's and the modules' text, copied while the trace is open
+ *	DIR/vdso		the vDSO, which processes map and no file has
  *	DIR/kcore_dir/kallsyms, DIR/kcore_dir/modules
  *	DIR/alarms.jsonl	one alarm a line
  */

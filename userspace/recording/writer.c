@@ -699,8 +699,29 @@ int ptw_recording_add_processes_from(struct ptw_recording_writer *writer, const 
 	return -1;
 }
 
+/* Every process has the same one, and so have we. Without it only its own code can't be followed. */
+static void add_vdso(struct ptw_recording_writer *w)
+{
+	unsigned long start, end;
+	char line[512], *path;
+	FILE *maps = fopen("/proc/self/maps", "re");
+
+	while (maps && fgets(line, sizeof(line), maps)) {
+		if (!strstr(line, " [vdso]") || sscanf(line, "%lx-%lx", &start, &end) != 2)
+			continue;
+		path = join(w->temp, "/vdso");
+		if (path)
+			ptw_write_file(path, (const void *)start, end - start, NULL);
+		free(path);
+		break;
+	}
+	if (maps)
+		fclose(maps);
+}
+
 int ptw_recording_add_processes(struct ptw_recording_writer *writer, struct ptw_error *err)
 {
+	add_vdso(writer);
 	return ptw_recording_add_processes_from(writer, "/proc", err);
 }
 
