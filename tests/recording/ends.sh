@@ -134,5 +134,4 @@ while at < end:
 print('all' if 0 <= trace - traced < 8 * 64 and traced else f'{traced} of {trace}')
 END
 )" all 'write(2) takes all bytes of trace from where the CPU put them'
-is "$(dmesg | grep -ciE 'BUG|WARNING|Oops' || true)" 0 'the kernel has nothing to complain about'
 done_testing

@@ -6,9 +6,10 @@ set -euo pipefail
 . "$(dirname "$0")/../guest/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 rc=0
-"$here/../vm/run" --timeout 580 --put "$here/ends.sh" --put "$here/../lib/tap.sh" -- /put/ends.sh \
+"$here/../vm/run" --timeout 580 --out "$guest_scratch/out" --put "$here/ends.sh" --put "$here/../lib/tap.sh" -- /put/ends.sh \
 	>"$guest_scratch/tap" 2>"$guest_scratch/errors" || rc=$?
 relay_tap "$guest_scratch/tap" ''
 is "$rc" 0 'the guest ends well'
+is "$(grep -aE "$bad_log" "$guest_scratch/out/console.log" | head -n 5)" '' 'the kernel has nothing to complain about'
 ((rc == 0)) || diag "$(tail -n 30 "$guest_scratch/errors")"
 done_testing

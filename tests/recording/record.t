@@ -62,7 +62,7 @@ done
 # ---- the records beside the trace
 
 events() { in_root perf script -f -i "/mnt/$1" --no-itrace "${@:2}" 2>/dev/null || true; }
-is "$(events both --show-task-events --show-mmap-events | grep -c 'PERF_RECORD_COMM exec: pingpong')" 2 \
+is "$(events both --show-task-events --show-mmap-events | grep -cE 'PERF_RECORD_COMM exec: (pingpong|exe):')" 2 \
 	'both executions are told'
 like "$(events both --show-mmap-events)" 'PERF_RECORD_MMAP2 .*r-xp /mnt/pingpong' 'its mapping is told'
 ok 'each way between the two processes is told' test "$(events both --show-switch-events |

@@ -216,6 +216,38 @@ static void writes_switches(void **state)
 	assert_int_equal(u64(r, 16 + 8 * PT_INFO_SNAPSHOT), 0);
 }
 
+/* With the switch in the trace, an arrival is told when the next switch begins. */
+static void delays_arrivals(void **state)
+{
+	const struct ptwatch_switch list[] = {
+		{ .tsc = 10, .prev_tid = 6, .next_tid = 6, .cpu = 1, .flags = PTWATCH_SWITCH_START },
+		{ .tsc = 20, .prev_tid = 6, .next_tid = 7, .cpu = 1 },
+		{ .tsc = 30, .prev_tid = 7, .next_tid = 6, .cpu = 1 },
+	};
+	/* out?, tid, time */
+	static const uint64_t expected[][3] = { { 0, 6, 1020 }, { 1, 6, 1040 }, { 0, 7, 1060 }, { 1, 7, 1060 } };
+	struct ptw_trace_config traced = config;
+	struct ptw_recording_writer *w;
+	struct ptw_error err;
+
+	traced.switch_traced = true;
+	w = ptw_recording_create(in_dir("delayed"), &traced, &err);
+	assert_non_null(w);
+	assert_int_equal(ptw_recording_add_switches(w, list, 2, 502, &err), 0);
+	assert_int_equal(ptw_recording_add_switches(w, list + 2, 1, 502, &err), 0);
+	finish(w);
+	read_data("delayed/data");
+	for (int i = 0; i < 4; i++) {
+		const uint8_t *r = find(PERF_RECORD_SWITCH_CPU_WIDE, i);
+
+		assert_non_null(r);
+		assert_int_equal(!!(((const struct perf_event_header *)r)->misc & PERF_RECORD_MISC_SWITCH_OUT), expected[i][0]);
+		assert_int_equal(u32(r, 20), expected[i][1]);
+		assert_int_equal(u64(r, 24), expected[i][2]);
+	}
+	assert_null(find(PERF_RECORD_SWITCH_CPU_WIDE, 4));
+}
+
 static void marks_losses(void **state)
 {
 	struct ptw_recording_writer *w = begin("losses");
@@ -285,6 +317,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(describes_processes),
 		cmocka_unit_test(writes_switches),
+		cmocka_unit_test(delays_arrivals),
 		cmocka_unit_test(marks_losses),
 		cmocka_unit_test(survives_a_full_disk),
 	};

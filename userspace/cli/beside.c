@@ -139,8 +139,12 @@ void beside_round(struct beside *beside, bool last)
 	if (beside->own_switches && (last || !beside->ring))
 		for (size_t i = 0; i < beside->device->trace_count; i++)
 			drain_switches(beside, &beside->device->trace[i], &beside->read[i]);
-	/* One that is left out costs a reader memory, no more. */
-	ptw_recording_end_round(beside->writer, NULL);
+	/*
+	 * One that is left out costs a reader memory, no more. Where switches wait for the end, what is told
+	 * before them is no round.
+	 */
+	if (last || !beside->ring || !beside->own_switches)
+		ptw_recording_end_round(beside->writer, NULL);
 }
 
 bool beside_report(const struct beside *beside, const char *verb)

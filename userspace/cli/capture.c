@@ -86,6 +86,8 @@ int capture_prepare(struct capture *capture, const struct capture_request *reque
 		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
 	capture_config(&device->info, trace.rtit_ctl, &config);
 	config.switches = true;
+	config.switch_traced = trace.rtit_ctl & PTWATCH_RTIT_CTL_OS && trace.target_kind == PTWATCH_TARGET_ALL &&
+			       !trace.nr_ranges && !(trace.flags & PTWATCH_TRACE_PAUSED);
 	config.stream = trace.mode == PTWATCH_MODE_STREAM;
 	for (uint32_t i = 0; i < trace.nr_ranges && i < PTW_ADDR_RANGES; i++)
 		config.params.addr[i] = (struct ptw_addr_range){

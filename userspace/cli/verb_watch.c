@@ -292,6 +292,7 @@ static int start_trace(struct session *s, struct ptw_error *err)
 		return -1;
 
 	config.switches = true;
+	config.switch_traced = config.rtit_ctl & PTWATCH_RTIT_CTL_OS && !(s->opt->actions & PTWATCH_ACTION_START);
 	config.params.family = info->family;
 	config.params.model = info->model;
 	config.params.stepping = info->stepping;

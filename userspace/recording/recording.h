@@ -124,6 +124,11 @@ struct ptw_trace_config {
 	uint32_t cpuid_14_0[4];
 	uint32_t cpuid_14_1[4];
 	bool switches;			/* PERF_RECORD_SWITCH_CPU_WIDE records will tell who runs */
+	/*
+	 * The code that switches tasks is in the trace: readers follow a switch there, and an arrival told
+	 * before that would mislead perf. False also where a target or a filter leaves that code out.
+	 */
+	bool switch_traced;
 	bool stream;			/* all was recorded; false: what was left in rings */
 };
 

@@ -62,6 +62,8 @@ struct ptw_recording_writer {
 	uint64_t *sideband_id;	/* of the events that the kernel's records come from */
 	size_t sideband_ids;
 	bool damaged;		/* the file could not be put right after an error */
+	struct ptwatch_switch *arrival;	/* one of each CPU at most, that is to be told yet */
+	size_t arrivals;
 	bool kernel_told;	/* the records about the kernel's text are written */
 	char *reserve;		/* a file that keeps room for the end; NULL: none */
 	struct ptw_alarm *alarm;
@@ -195,6 +197,7 @@ static void writer_free(struct ptw_recording_writer *w)
 	free(w->piece);
 	free(w->sideband_id);
 	free(w->reserve);
+	free(w->arrival);
 	free(w->alarm);
 	free(w->path);
 	free(w->temp);
@@ -764,24 +767,53 @@ static void make_switch(struct switch_record *r, const struct ptwatch_switch *s,
 		r->header.misc |= PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
 }
 
+/* The place for an arrival on @cpu; NULL: no memory. */
+static struct ptwatch_switch *find_arrival(struct ptw_recording_writer *w, uint32_t cpu)
+{
+	struct ptwatch_switch *grown;
+
+	for (size_t i = 0; i < w->arrivals; i++)
+		if (w->arrival[i].cpu == cpu)
+			return &w->arrival[i];
+	grown = reallocarray(w->arrival, w->arrivals + 1, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	w->arrival = grown;
+	grown[w->arrivals] = (struct ptwatch_switch){ .cpu = cpu, .flags = PTWATCH_SWITCH_START };
+	return &grown[w->arrivals++];
+}
+
 int ptw_recording_add_switches(struct ptw_recording_writer *writer, const struct ptwatch_switch *switches,
 			       size_t count, uint64_t id, struct ptw_error *err)
 {
 	const struct ptw_pt_params *p = &writer->config.params;
 	uint64_t start = writer->offset;
+	struct ptwatch_switch *arrival = count ? find_arrival(writer, switches[0].cpu) : NULL;
 	struct switch_record batch[256];
 	size_t used = 0;
 
+	if (count && !arrival)
+		return out_of_memory(err);
 	for (size_t i = 0; i < count; i++) {
 		const struct ptwatch_switch *s = &switches[i];
 		/* As what AUXTRACE_INFO says without a conversion: time is counted in ticks. */
 		uint64_t time = p->have_time ? ptw_tsc_to_ns(p, s->tsc) : s->tsc;
 
-		/* Out before in, as it happens; where tracing starts, nobody leaves. */
+		/*
+		 * The module tells of a switch once, when it begins. When it is over is not known, but that it
+		 * is when the next one begins: where perf waits for the switch in the trace, the arrival is told
+		 * then. Where tracing starts, nobody leaves.
+		 */
+		if (!(arrival->flags & PTWATCH_SWITCH_START))
+			make_switch(&batch[used++], arrival, time, id, false);
+		*arrival = (struct ptwatch_switch){ .cpu = s->cpu, .flags = PTWATCH_SWITCH_START };
 		if (!(s->flags & PTWATCH_SWITCH_START))
 			make_switch(&batch[used++], s, time, id, true);
-		make_switch(&batch[used++], s, time, id, false);
-		if (used + 2 <= sizeof(batch) / sizeof(batch[0]) && i + 1 < count)
+		if (writer->config.switch_traced && !(s->flags & PTWATCH_SWITCH_START))
+			*arrival = *s;
+		else
+			make_switch(&batch[used++], s, time, id, false);
+		if (used + 3 <= sizeof(batch) / sizeof(batch[0]) && i + 1 < count)
 			continue;
 		if (put(writer, batch, used * sizeof(batch[0]), err)) {
 			rewind_to(writer, start);
