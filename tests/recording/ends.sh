@@ -105,6 +105,14 @@ like "$stderr" 'bytes of trace were lost in [0-9,]+ gaps' 'and says what was los
 is "$(($(number of) + $(number were)))" "$((after - before))" 'read and lost are what the CPU wrote, to the byte'
 ok 'and what was read is a recording' valid lossy
 
+# ---- watch has the same beside its trace
+
+run ptwatch watch jiffies_64:8:w --freeze -o crime -- sh -c 'sleep 0.5; exec sleep 1'
+is "$status" 0 'watch --freeze: status 0'
+events=$(timeout -k 5 100 perf script -i crime --no-itrace --show-task-events --show-mmap-events --show-switch-events 2>/dev/null)
+like "$events" 'PERF_RECORD_SWITCH_CPU_WIDE OUT' 'its recording knows switches'
+like "$events" 'PERF_RECORD_MMAP2 .*r-xp .*bash' 'and the code of the processes that run'
+
 # ---- not copied
 
 strace -f -o calls -e trace=openat,mmap,write -e raw=mmap,write taskset -c 0 ptwatch record -u -C 1 -o copied --for 300ms 2>/dev/null
