@@ -10,6 +10,8 @@ rc=0
 	>"$guest_scratch/tap" 2>"$guest_scratch/errors" || rc=$?
 relay_tap "$guest_scratch/tap" ''
 is "$rc" 0 'the guest ends well'
-is "$(grep -aE "$bad_log" "$guest_scratch/out/console.log" | head -n 5)" '' 'the kernel has nothing to complain about'
+# Our own alarm's stack is no trouble, nor is how long an NMI takes on a busy machine.
+is "$(grep -avE 'ptwatch: |NMI handler .* took too long' "$guest_scratch/out/console.log" | grep -aE "$bad_log" | head -n 5)" '' \
+	'the kernel has nothing to complain about'
 ((rc == 0)) || diag "$(tail -n 30 "$guest_scratch/errors")"
 done_testing
