@@ -7,9 +7,9 @@
  * NMI handler of the ToPA interrupt. None of them touches the hardware by itself. They note what
  * they want in struct ptw_cpu_trace and call ptw_engine_sync(), which runs passes: a pass compares
  * what is wanted with what is, stops, collects and starts. A sync that finds a pass under way has
- * interrupted it, on this CPU: it says "again" and returns, and the one it interrupted makes another
- * pass when it is done. So the MSRs are in the hands of one pass at a time, and none of the others
- * has to wait. Interrupts nest like brackets, so compiler barriers are enough.
+ * interrupted it, on this CPU: it says "again" and returns, and the one it interrupted makes
+ * another pass when it is done. So the MSRs are in the hands of one pass at a time, and none of the
+ * others has to wait. Interrupts nest like brackets, so compiler barriers are enough.
  *
  * Other CPUs see @state and bank states, which are stored with release after what they stand for.
  */
@@ -283,8 +283,9 @@ bool ptw_trace_freeze(const struct ptw_session *session)
 	if (!ct)
 		return false;
 	/*
-	 * Each instruction from the hit to here is one of ours in the trace, so this comes first; the
-	 * pass does it once more, which changes nothing. Inside another pass the MSRs are not ours.
+	 * Each instruction from the hit to here is one of ours in the trace, so this comes first;
+	 * the pass does it once more, which changes nothing. Inside another pass the MSRs are not
+	 * ours.
 	 */
 	if (READ_ONCE(ct->enabled) && !READ_ONCE(ct->busy))
 		ptw_rtit_disable();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The kernel's tracepoints that tell who runs where. Their own registration functions link against
- * symbols that are not exported; they are found by name instead, and registered while a session needs
- * them.
+ * symbols that are not exported; they are found by name instead, and registered while a session
+ * needs them.
  */
 #include <linux/mutex.h>
 #include <linux/string.h>

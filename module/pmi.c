@@ -15,8 +15,8 @@
 #define STATUS_TOPA_PMI		BIT_ULL(55)
 
 /*
- * We took bit 55 away before the NMI that it stands for came, so that NMI will find no reason: it is
- * ours.
+ * We took bit 55 away before the NMI that it stands for came, so that NMI will find no reason: it
+ * is ours.
  */
 static DEFINE_PER_CPU(bool, awaited);
 
@@ -67,8 +67,8 @@ static int on_nmi(unsigned int type, struct pt_regs *regs)
 		return NMI_HANDLED;
 	}
 	/*
-	 * Both before tracing goes on, or an interrupt of the next region could be cleared or masked
-	 * with this one. One that comes while we are here waits for the end of this NMI.
+	 * Both before tracing goes on, or an interrupt of the next region could be cleared or
+	 * masked with this one. One that comes while we are here waits for the end of this NMI.
 	 */
 	acknowledge();
 	unmask();

@@ -5,10 +5,10 @@
  * Each region has INT, so that its end brings an NMI, which stops the CPU, notes how far it got and
  * has it go on (a pass, see engine.c). The last region before the reader's tail has STOP: what is
  * unread is never overwritten. It is never meant to be reached, as what the CPU still holds then is
- * lost uncounted. When the region before it is full and the reader has not moved, the CPU is sent to
- * the sink, a buffer of its own that nobody reads: what goes there is lost, but counted to the byte.
- * It comes back to the stream, behind what it wrote last, in the first pass that finds the next
- * region free; ptw_stream_advance() sees to one.
+ * lost uncounted. When the region before it is full and the reader has not moved, the CPU is sent
+ * to the sink, a buffer of its own that nobody reads: what goes there is lost, but counted to the
+ * byte. It comes back to the stream, behind what it wrote last, in the first pass that finds the
+ * next region free; ptw_stream_advance() sees to one.
  *
  * So of the bytes that the CPU wrote since SETUP, head can be read, and lost were lost.
  */
@@ -93,7 +93,7 @@ void ptw_stream_collect(struct ptw_cpu_trace *ct)
 		ct->flags |= PTWATCH_CONTROL_OVERRUN;
 	}
 	stream->head += written;
-	/* After the bytes: pairs with the reader's acquire, and with the wmb() in ptw_rtit_stop(). */
+	/* After the bytes, see wmb() in ptw_rtit_stop(); pairs with the reader's acquire. */
 	smp_store_release(&ct->control->head, stream->head);
 	if (stream->overrun) {
 		stream->gap_tsc = rdtsc();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Context switches: a record of each, and tracing that is switched with the task. Both in the probe
- * of sched_switch, on the CPU concerned, with IRQs off and its runqueue locked; what it costs is paid
- * at every switch.
+ * of sched_switch, on the CPU concerned, with IRQs off and its runqueue locked; what it costs is
+ * paid at every switch.
  */
 #include <linux/percpu.h>
 #include <linux/sched.h>

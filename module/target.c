@@ -3,12 +3,13 @@
  * Who is traced: a process with its threads, its children perhaps, or a cgroup.
  *
  * Where one address space and one page table of it is enough, the CPU compares CR3 itself: context
- * switches then cost nothing, and exec, which brings a new address space, is followed by the probe of
- * sched_process_exec. Page table isolation gives a process two page tables, so user and kernel code
- * together can't be told that way. Then, and for children and cgroups, tracing is switched with the
- * task (switch.c), and processes are told by a bitmap of their ids: one look, no lock, no memory to be
- * had while a process forks. The probe of sched_process_fork sets the bit of each new process before
- * it first runs, so a number that is used again never stands for the process that had it before.
+ * switches then cost nothing, and exec, which brings a new address space, is followed by the probe
+ * of sched_process_exec. Page table isolation gives a process two page tables, so user and kernel
+ * code together can't be told that way. Then, and for children and cgroups, tracing is switched
+ * with the task (switch.c), and processes are told by a bitmap of their ids: one look, no lock, no
+ * memory to be had while a process forks. The probe of sched_process_fork sets the bit of each new
+ * process before it first runs, so a number that is used again never stands for the process that
+ * had it before.
  */
 #include <linux/cgroup.h>
 #include <linux/cpumask.h>

@@ -91,7 +91,7 @@
 #define PTWATCH_RTIT_CTL_CYCEN		(1ULL << 1)
 #define PTWATCH_RTIT_CTL_OS		(1ULL << 2)	/* trace CPL 0; CAP_SYS_ADMIN */
 #define PTWATCH_RTIT_CTL_USER		(1ULL << 3)	/* trace CPL > 0 */
-#define PTWATCH_RTIT_CTL_PWREVTEN	(1ULL << 4)	/* power events: MWAIT, PWRE, PWRX, EXSTOP */
+#define PTWATCH_RTIT_CTL_PWREVTEN	(1ULL << 4)	/* MWAIT, PWRE, PWRX, EXSTOP packets */
 #define PTWATCH_RTIT_CTL_FUPONPTW	(1ULL << 5)	/* FUP after PTW; needs PTWEN */
 #define PTWATCH_RTIT_CTL_MTCEN		(1ULL << 9)
 #define PTWATCH_RTIT_CTL_TSCEN		(1ULL << 10)
@@ -167,7 +167,7 @@ struct ptwatch_info {
 #define PTWATCH_INFO_LOCKDOWN		(1U << 3)	/* lockdown=confidentiality */
 #define PTWATCH_INFO_CR3_FILTER		(1U << 4)	/* the CPU can filter by address space */
 #define PTWATCH_INFO_PTI		(1U << 5)	/* page table isolation is on */
-#define PTWATCH_INFO_SINGLE_REGION	(1U << 6)	/* ToPA of one entry: rings of one region only */
+#define PTWATCH_INFO_SINGLE_REGION	(1U << 6)	/* ToPA of one entry: rings of one region */
 
 /**
  * struct ptwatch_range - instruction addresses, to trace these only or to stop at them
@@ -223,11 +223,11 @@ struct ptwatch_range {
 #define PTWATCH_REASON_NO_PT		1U	/* no Intel PT, or no ToPA output */
 #define PTWATCH_REASON_RTIT_CTL		2U	/* the CPU lacks what @unsupported names */
 #define PTWATCH_REASON_RANGES		3U	/* fewer address ranges: info.address_ranges */
-#define PTWATCH_REASON_MODE		4U	/* not this mode, or buffer: ToPA has one entry only */
+#define PTWATCH_REASON_MODE		4U	/* not this mode or buffer: ToPA has one entry */
 #define PTWATCH_REASON_NO_PMI		5U	/* no ToPA interrupt (no architectural PMU) */
 #define PTWATCH_REASON_SESSION		6U	/* another session: @holder_pid, @holder_comm */
 #define PTWATCH_REASON_PERF		7U	/* a perf event holds the intel_pt PMU */
-#define PTWATCH_REASON_ENABLED		8U	/* TraceEn is set by someone else, such as firmware */
+#define PTWATCH_REASON_ENABLED		8U	/* TraceEn is set by someone else (firmware) */
 #define PTWATCH_REASON_VMX		9U	/* VMX is on, on a CPU that can't trace then */
 #define PTWATCH_REASON_CPU_DIFFERS	10U	/* that CPU lacks what the others have */
 
@@ -674,7 +674,7 @@ struct ptwatch_watch_entry {
  */
 #define PTWATCH_MMAP_CONTROL(cpu)	((__u64)(cpu) << 40)			/* one page */
 #define PTWATCH_MMAP_DATA(cpu)		((__u64)(cpu) << 40 | 1ULL << 39)	/* <= buffer_size */
-#define PTWATCH_MMAP_BANK(cpu, bank)	(PTWATCH_MMAP_DATA(cpu) | (__u64)(bank) << 35)	/* likewise */
+#define PTWATCH_MMAP_BANK(cpu, bank)	(PTWATCH_MMAP_DATA(cpu) | (__u64)(bank) << 35)
 /* ptwatch_switches.data_offset + switch_records * sizeof(struct ptwatch_switch), in whole pages */
 #define PTWATCH_MMAP_SWITCHES(cpu)	((__u64)(cpu) << 40 | 1ULL << 38)
 
