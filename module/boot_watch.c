@@ -12,10 +12,14 @@
 #include <linux/cpu.h>
 #include <linux/fs.h>
 #include <linux/kprobes.h>
+#include <linux/mm.h>
+#include <linux/mman.h>
 #include <linux/module.h>
 #include <linux/printk.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/uaccess.h>
 
 #include "ptwatch.h"
 
@@ -55,19 +59,44 @@ static void take_line(struct lookup *lookup, char *line)
 	lookup->found++;
 }
 
+/*
+ * One read(2) of /proc/kallsyms. Its file can only be read to user memory (kernel_read() refuses it),
+ * so there has to be a page of that: insmod's, as module parameters come with a process.
+ */
+static ssize_t read_kallsyms(struct file *file, char *to, size_t size, unsigned long page)
+{
+	ssize_t n;
+
+	if (!file->f_op->read)
+		return kernel_read(file, to, size, &file->f_pos);
+	n = file->f_op->read(file, (char __user *)page, size, &file->f_pos);
+	if (n > 0 && copy_from_user(to, (char __user *)page, n))
+		return -EFAULT;
+	return n;
+}
+
 static int search_kallsyms(struct lookup *lookup)
 {
 	struct file *file = filp_open("/proc/kallsyms", O_RDONLY, 0);
-	char *buf = kmalloc(PAGE_SIZE, GFP_KERNEL);
+	unsigned long page;
 	size_t used = 0;
-	loff_t pos = 0;
-	ssize_t n = 0;
+	ssize_t n;
+	char *buf;
 
-	if (IS_ERR(file) || !buf) {
-		n = IS_ERR(file) ? PTR_ERR(file) : -ENOMEM;
-		goto out;
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	n = -ENOMEM;
+	buf = kmalloc(PAGE_SIZE, GFP_KERNEL);
+	if (!buf)
+		goto out_file;
+	if (!current->mm)
+		goto out_buf;
+	page = vm_mmap(NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, 0);
+	if (IS_ERR_VALUE(page)) {
+		n = page;
+		goto out_buf;
 	}
-	while ((n = kernel_read(file, buf + used, PAGE_SIZE - 1 - used, &pos)) > 0) {
+	while ((n = read_kallsyms(file, buf + used, PAGE_SIZE - 1 - used, page)) > 0) {
 		char *line = buf, *end;
 
 		used += n;
@@ -83,10 +112,11 @@ static int search_kallsyms(struct lookup *lookup)
 		if (used >= PAGE_SIZE - 1)
 			used = 0;
 	}
-out:
-	if (!IS_ERR(file))
-		filp_close(file, NULL);
+	vm_munmap(page, PAGE_SIZE);
+out_buf:
 	kfree(buf);
+out_file:
+	filp_close(file, NULL);
 	return n;
 }
 

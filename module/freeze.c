@@ -5,8 +5,8 @@
  *	PTWATCH_FREEZE_HARDWARE	A TraceStop range on the kernel's #DB entry: the CPU stops when
  *		it takes the exception, and nothing of it is recorded. It does so for every #DB, so
  *		those that freeze nothing are undone: by ptw_watch_hit(); by a die notifier for
- *		those of others; and by a timer, because that notifier is not called for other people's kernel
- *		breakpoints (perf's own comes first, and ends the chain).
+ *		those of others; and by a timer, because that notifier is not called for other
+ *		people's kernel breakpoints (perf's own comes first, and ends the chain).
  *	PTWATCH_FREEZE_EARLY	ptw_rtit_early_stop(), called by ftrace from the first traceable
  *		function behind the #DB entry, when a debug register of a freezing watch has hit.
  *		It knows no conditions: ptw_watch_hit() undoes it when they do not hold.

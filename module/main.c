@@ -91,6 +91,7 @@ static void __exit ptwatch_exit(void)
 	 * watches do, and alarms may be on their way.
 	 */
 	ptw_device_exit();
+	ptw_freeze_exit();
 	ptw_emergency_exit();
 	ptw_module_watch_exit();
 	ptw_watch_exit();

@@ -54,8 +54,8 @@ def main():
     alarm = json.loads(lines[0])
 
     equal(sorted(alarm), sorted(
-        "seq watch label time tsc cpu pid tgid comm cgroup access address len ip ip_symbol old new "
-        "stack regs lost".split()), "its keys")
+        "seq watch label time tsc cpu pid tgid comm cgroup cgroup_path access address len ip ip_symbol "
+        "old new stack regs lost actions".split()), "its keys")
     equal(alarm["seq"], 1, "seq: the first since the module was loaded")
     equal(alarm["watch"], 1, "watch: likewise")
     equal(alarm["lost"], 0, "lost")

@@ -20,10 +20,10 @@ try watch=no_such_symbol_anywhere:8:w
 try watch=panic_timeout:4:q
 try watch=panic_timeout+1:4:w
 dmesg -C
-insmod /ptwatch/ptwatch.ko watch=panic_timeout:4:w,proc_dointvec:8:x,pokee:pokee_word+8:8:rw,pokee:pokee_percpu:8:w || echo 'not loaded'
+insmod /ptwatch/ptwatch.ko watch=print_fatal_signals:4:w,proc_dointvec:8:x,pokee:pokee_word+8:8:rw,pokee:pokee_percpu:8:w || echo 'not loaded'
 modprobe pokee
-# proc_dointvec() runs, and writes panic_timeout.
-echo 77 >/proc/sys/kernel/panic
+# proc_dointvec() runs, and writes what no module could ask for by name: it is not exported.
+echo 77 >/proc/sys/kernel/print-fatal-signals
 echo 'beside 1 1 0x55' >/proc/pokee
 echo 'percpu 0 1 0x66' >/proc/pokee
 echo 'percpu 1 1 0x67' >/proc/pokee
@@ -42,7 +42,7 @@ ptwatch: watch=panic_timeout:4:q: .*MODE one of w, rw, x' 'an unknown mode is re
 like "$out" 'refused: watch=panic_timeout\+1:4:w
 ptwatch: watch=panic_timeout\+1:4:w: refused \(error -22, PTWATCH_WHY_\* 4' 'a misaligned address is refused, with the reason'
 unlike "$out" 'not loaded' 'four watches at load time'
-like "$out" 'ALARM #[0-9]+: write 4 bytes at panic_timeout, old 0x[0-9a-f]{8} new 0x0000004d' 'a kernel variable is written'
+like "$out" 'ALARM #[0-9]+: write 4 bytes at print_fatal_signals, old 0x0{8} new 0x0000004d' 'a kernel variable is written'
 like "$out" 'ALARM #[0-9]+: execution of proc_dointvec' 'a kernel function is executed'
 like "$out" 'ALARM #[0-9]+: access to 8 bytes at pokee:pokee_word\+8, old 0x0{16} new 0x0{14}55' 'a variable of a module that came later'
 like "$out" 'ALARM #[0-9]+: write 8 bytes at pokee:pokee_percpu, old 0x0{16} new 0x0{14}66' 'a per-CPU variable of it, on CPU 0'

@@ -42,7 +42,7 @@ relay_tap() {
 run_device() {
 	local kernel=$1 prefix=$2 out=$guest_scratch/out-$1 rc=0; shift 2
 	mkdir "$out"
-	"$guest_dir/../vm/run" --kernel "$kernel" --timeout 560 --append oops=panic --out "$out" \
+	"$guest_dir/../vm/run" --kernel "$kernel" --timeout 900 --append oops=panic --out "$out" \
 		--put "$guest_build/device" --put "$guest_dir/in_guest" --put "$guest_dir/alarm_json.py" \
 		-- /put/in_guest "$@" >"$out/tap" || rc=$?
 	relay_tap "$out/tap" "$prefix"

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A ledger with a hole, and a maker of noise, for the guest of the tests only: never load it elsewhere.
+ * A ledger with a hole, and a maker of noise, for the guest of the tests only: never load it
+ * elsewhere.
  *
- * /dev/ledger takes notes from anyone. A note that the operator left is entered with the operator's rights. Whether
- * it is one is kept behind the text, and the length that the caller tells is checked against the size of the whole:
- * four bytes too many, and the caller is the operator.
+ * /dev/ledger takes notes from anyone. A note that the operator left is entered with the operator's
+ * rights. Whether it is one is kept behind the text, and the length that the caller tells is checked
+ * against the size of the whole: four bytes too many, and the caller is the operator.
  *
- * A write to /proc/ledger_noise makes the timer softirq of CPU 0 do long work, once, as soon as it interrupts a
- * program in user mode there that is named "inferd".
+ * A write to /proc/ledger_noise makes the timer softirq of CPU 0 do long work, once, as soon as it
+ * interrupts a program in user mode there that is named "inferd".
  */
 #include <linux/cred.h>
 #include <linux/fs.h>
@@ -107,7 +108,10 @@ static noinline void noise_flush(void)
 		noise_flush_entry(i);
 }
 
-/* Softirq of CPU 0. An interrupt that came from user mode left its registers where a system call's would be. */
+/*
+ * Softirq of CPU 0. An interrupt that came from user mode left its registers where a system call's
+ * would be.
+ */
 static void noise_tick(struct timer_list *timer)
 {
 	if (strcmp(current->comm, "inferd") || (long)task_pt_regs(current)->orig_ax != -1)
