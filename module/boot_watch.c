@@ -60,8 +60,8 @@ static void take_line(struct lookup *lookup, char *line)
 }
 
 /*
- * One read(2) of /proc/kallsyms. Its file can only be read to user memory (kernel_read() refuses it),
- * so there has to be a page of that: insmod's, as module parameters come with a process.
+ * One read(2) of /proc/kallsyms. Its file can only be read to user memory (kernel_read() refuses
+ * it), so there has to be a page of that: insmod's, as module parameters come with a process.
  */
 static ssize_t read_kallsyms(struct file *file, char *to, size_t size, unsigned long page)
 {

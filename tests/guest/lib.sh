@@ -22,7 +22,8 @@ build_device() {
 bad_log='BUG:|WARNING:|Oops|general protection|unable to handle|Kernel panic|Call Trace:|unchecked MSR access'
 bad_log+='|possible (circular|recursive) locking|INFO: (lockdep|possible|rcu|task .* blocked)|rcu:.*stall|soft lockup'
 bad_log+='|hard LOCKUP|use-after-free|KASAN|KFENCE|UBSAN|refcount_t|list_(add|del) corruption|scheduling while atomic'
-bad_log+='|sleeping function called|NMI handler .* took too long|unreferenced object'
+# Not "NMI handler took too long": that is a time, which an emulated CPU on a busy machine says nothing about.
+bad_log+='|sleeping function called|unreferenced object'
 
 # relay_tap FILE PREFIX: the checks of a TAP as checks of ours; its plans must add up.
 relay_tap() {

@@ -4,8 +4,8 @@
  * elsewhere.
  *
  * /dev/ledger takes notes from anyone. A note that the operator left is entered with the operator's
- * rights. Whether it is one is kept behind the text, and the length that the caller tells is checked
- * against the size of the whole: four bytes too many, and the caller is the operator.
+ * rights. Whether it is one is kept behind the text, and the length that the caller tells is
+ * checked against the size of the whole: four bytes too many, and the caller is the operator.
  *
  * A write to /proc/ledger_noise makes the timer softirq of CPU 0 do long work, once, as soon as it
  * interrupts a program in user mode there that is named "inferd".
