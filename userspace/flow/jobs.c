@@ -14,6 +14,7 @@
 #define BATCH		2048		/* records */
 #define BATCHES		2		/* of a job that may wait */
 #define MAX_THREADS	256
+#define STACK_SIZE	(64 << 20)	/* touched only where it is needed; see start_threads() */
 
 struct job {
 	struct job *next;	/* in its lane */
@@ -61,8 +62,7 @@ struct jobs {
 	pthread_cond_t ready;	/* a batch, or the end of a job */
 	bool stop;
 	pthread_t thread[MAX_THREADS];
-	unsigned int threads;	/* 0: the reader does it all */
-	struct tools own;	/* then with these */
+	unsigned int threads;
 	struct flow_threads unused;
 };
 
@@ -326,7 +326,6 @@ struct job_batch *jobs_next(struct jobs *jobs, size_t n)
 {
 	struct lane *lane = &jobs->lane[n];
 	struct job_batch *batch = NULL;
-	bool over = false;
 
 	pthread_mutex_lock(&jobs->lock);
 	while (!jobs->failed) {
@@ -348,10 +347,8 @@ struct job_batch *jobs_next(struct jobs *jobs, size_t n)
 			finish_job(jobs, lane);
 			jobs->failed |= !plan(jobs, lane);
 			pthread_cond_broadcast(&jobs->work);
-		} else if (jobs->threads) {
-			pthread_cond_wait(&jobs->ready, &jobs->lock);
 		} else {
-			jobs->failed |= !decode(jobs, job, &jobs->own, &over) || !publish(job, over);
+			pthread_cond_wait(&jobs->ready, &jobs->lock);
 		}
 	}
 	pthread_mutex_unlock(&jobs->lock);
@@ -440,6 +437,24 @@ static bool open_lane(struct jobs *jobs, struct lane *lane, size_t trace)
 	return only_padding(lane->trace) || plan_nothing(jobs, lane);
 }
 
+/*
+ * Even if it is only one, which waits for the reader as the reader for it: the stack of whoever calls us
+ * may be too small. libipt's block decoder calls itself for each step of a loop without packets, up to
+ * 65,535 times (the instructions that a block can have), with some 200 bytes each.
+ */
+static void start_threads(struct jobs *jobs, unsigned int threads)
+{
+	pthread_attr_t attr;
+
+	if (pthread_attr_init(&attr))
+		return;
+	if (!pthread_attr_setstacksize(&attr, STACK_SIZE))
+		for (; jobs->threads < threads; jobs->threads++)
+			if (pthread_create(&jobs->thread[jobs->threads], &attr, work, jobs))
+				break;
+	pthread_attr_destroy(&attr);
+}
+
 struct jobs *jobs_new(const struct ptw_recording *rec, struct ptw_code *code, const size_t *trace, size_t traces,
 		      enum sink_mode mode, bool reference, unsigned int threads, struct ptw_error *err)
 {
@@ -468,11 +483,8 @@ struct jobs *jobs_new(const struct ptw_recording *rec, struct ptw_code *code, co
 			jobs->lanes++;
 			goto no_memory;
 		}
-	/* One thread of its own would only wait for the reader, and the reader for it. */
-	for (; threads > 1 && jobs->threads < threads; jobs->threads++)
-		if (pthread_create(&jobs->thread[jobs->threads], NULL, work, jobs))
-			break;
-	if (!jobs->threads && !open_tools(&jobs->own, code))
+	start_threads(jobs, threads);
+	if (!jobs->threads)
 		goto no_memory;
 	return jobs;
 no_memory:
@@ -501,7 +513,6 @@ void jobs_free(struct jobs *jobs)
 		flow_labels_free(&jobs->lane[i].labels);
 	}
 	free(jobs->lane);
-	close_tools(&jobs->own);
 	flow_threads_free(&jobs->unused);
 	pthread_cond_destroy(&jobs->ready);
 	pthread_cond_destroy(&jobs->work);
