@@ -9,6 +9,7 @@
  */
 #include <linux/kprobes.h>
 #include <linux/sched.h>
+#include <linux/sched/task.h>
 #include <linux/sched/task_stack.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -98,6 +99,7 @@ static unsigned long moved(const struct ptw_stack *stack, unsigned long address)
 
 void ptw_stack_unwind(struct ptw_stack *stack, struct pt_regs *regs)
 {
+	struct pt_regs at = *regs;
 	struct unwind_state state = {
 		.stack_info = {
 			.type = STACK_TYPE_TASK,
@@ -105,10 +107,14 @@ void ptw_stack_unwind(struct ptw_stack *stack, struct pt_regs *regs)
 			.end = (unsigned long *)(stack->copy + stack->size),
 		},
 		.stack_mask = BIT(STACK_TYPE_TASK),
-		.task = current,
+		/*
+		 * Someone else than us: had the hit been in this very worker, what leads out of the
+		 * copy would lead to its stack, which the unwinder believes to be on already.
+		 */
+		.task = &init_task,
 		.signal = true,		/* ip is where it is, not behind a call */
 		.full_regs = true,
-		.regs = regs,
+		.regs = &at,
 		.ip = regs->ip,
 		.sp = moved(stack, regs->sp),
 		.bp = moved(stack, regs->bp),
@@ -116,6 +122,11 @@ void ptw_stack_unwind(struct ptw_stack *stack, struct pt_regs *regs)
 
 	if (stack->nr)
 		return;
+	/* Registers that ORC may find a frame by; see asm/orc_types.h. */
+	at.r10 = moved(stack, at.r10);
+	at.r13 = moved(stack, at.r13);
+	at.di = moved(stack, at.di);
+	at.dx = moved(stack, at.dx);
 	stack->addr[stack->nr++] = regs->ip;
 	while (stack->nr < ARRAY_SIZE(stack->addr) && unwind_next_frame(&state)) {
 		unsigned long addr = unwind_get_return_address(&state);
