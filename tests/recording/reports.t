@@ -10,7 +10,7 @@ set -euo pipefail
 sample_args skylake-hello || skip_all "no sample skylake-hello in $samples"
 hello=$samples/skylake-hello
 
-read -ra flags <<<"$(pkg-config --cflags --libs json-c libelf libdw)"
+read -ra flags <<<"$(pkg-config --cflags --libs json-c libelf libdw libbpf)"
 if ! cc -std=gnu11 -O1 -D_GNU_SOURCE -I"$top/userspace" -I"$top/uapi" -o "$tmp/from_raw" \
 	"$top/tests/recording/from_raw.c" "$top"/userspace/{recording,symbols,common}/*.c \
 	"$top/userspace/decode/image.c" "${flags[@]}" >"$tmp/log" 2>&1; then
