@@ -99,7 +99,7 @@ for line in sys.stdin:
 run ptwatch watch jiffies_64:8:w
 like "$stdout" '^ALARM #[0-9]+  write 8 bytes at jiffies' 'watch: the example of the man page'
 number=$(sed -n 's/^ALARM \(#[0-9]*\) .*/\1/p' "$out/stdout")
-like "$(dmesg | tail -20)" "ALARM ${number:-missing}: write 8 bytes at jiffies" 'watch: its number is the one in the kernel log'
+like "$(dmesg | tail -80)" "ALARM ${number:-missing}: write 8 bytes at jiffies" 'watch: its number is the one in the kernel log'
 run ptwatch watch "$meta:1:rw"
 like "$stdout" 'access 1 byte at kv_cache_meta\+0x0' 'watch: an address is named'
 like "$stdout" '          old 0x[0-9a-f]{2}  new 0xef

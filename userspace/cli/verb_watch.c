@@ -288,6 +288,9 @@ static int start_trace(struct session *s, struct ptw_error *err)
 					     s->opt->buffer_text, ptw_bytes(info->max_buffer_size, text, sizeof(text)));
 		request.buffer_size = info->max_buffer_size;
 	}
+	/* With --start a hit ends the pause. */
+	if (s->opt->actions & PTWATCH_ACTION_START)
+		request.flags |= PTWATCH_TRACE_PAUSED;
 	if (beside_setup(&s->beside, &s->device, &request, err))
 		return -1;
 
@@ -312,8 +315,7 @@ static int start_trace(struct session *s, struct ptw_error *err)
 	s->writer = ptw_recording_create(s->opt->output, &config, err);
 	if (!s->writer || beside_begin(&s->beside, s->writer, err))
 		return -1;
-	/* With --start a hit is what starts it. */
-	return s->opt->actions & PTWATCH_ACTION_START ? 0 : ptw_device_trace_start(&s->device, err);
+	return ptw_device_trace_start(&s->device, err);
 }
 
 static uint32_t value_op(enum ptw_value_op op)
