@@ -31,7 +31,7 @@ like "$said" 'check_[a-z]+\+0x0 \[kvdemo\] <- walk_buckets' 'calls show the indi
 like "$said" 'kv_note_result\+0x0 \[kvdemo\] <- finish_check' 'calls show the culprit'
 like "$said" 'make install modules_install' 'it says how to do the same on real hardware'
 
-last_insn=$(grep -E '^ +[0-9.]+ +[01] [0-9a-f]{16} ' "$work/stdout" | tail -n 1)
+last_insn=$(grep -E '^ +[0-9.]+ +[01] +([0-9]+|-) [0-9a-f]{16} ' "$work/stdout" | tail -n 1)
 like "$last_insn" 'kv_note_result\+0x[0-9a-f]+ \[kvdemo\] +mov .*<-- ALARM #1 write kv_cache_meta\+0x0' \
 	'the last instruction shown is the store'
 
