@@ -12,7 +12,7 @@ work=$(mktemp -d)
 tap_cleanup rm -rf "$work"
 export PTWATCH_FUZZ=${PTWATCH_FUZZ:-400}
 
-read -ra flags <<<"$(pkg-config --cflags --libs json-c libelf libdw cmocka)"
+read -ra flags <<<"$(pkg-config --cflags --libs json-c libelf libdw libbpf cmocka)"
 plan 2
 for test in symbols recording; do
 	if ! cc -std=gnu11 -O1 -g -D_GNU_SOURCE -fsanitize=address,undefined -fno-sanitize-recover=undefined \
