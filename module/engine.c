@@ -316,16 +316,6 @@ bool ptw_trace_stop_here(const struct ptw_session *session)
 	return true;
 }
 
-bool ptw_trace_resume_here(const struct ptw_session *session)
-{
-	struct ptw_cpu_trace *ct = running_here(session);
-
-	if (!ct)
-		return false;
-	ptw_engine_request(ct, PTW_REQUEST_RESUME);
-	return true;
-}
-
 void ptw_trace_emergency_stop(void *unused)
 {
 	struct ptw_cpu_trace *ct = this_cpu_read(ptw_owner);

@@ -597,8 +597,6 @@ bool ptw_trace_freeze(const struct ptw_session *session);
 bool ptw_trace_start_here(const struct ptw_session *session);
 /** ptw_trace_stop_here() - pause this CPU's trace */
 bool ptw_trace_stop_here(const struct ptw_session *session);
-/** ptw_trace_resume_here() - go on, after a STOP range was reached on this CPU */
-bool ptw_trace_resume_here(const struct ptw_session *session);
 
 /**
  * ptw_trace_publish_freeze() - make the freeze that @alarm tells of visible on the control page,

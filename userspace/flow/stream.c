@@ -287,20 +287,6 @@ bool ptw_stream_place(struct ptw_stream *s, const struct ptw_flow *flow, uint64_
 	return place->symbol;
 }
 
-char *ptw_stream_symbol(struct ptw_stream *s, const struct ptw_flow *flow, uint64_t addr, char *buf, size_t size)
-{
-	struct ptw_place place;
-
-	if (!ptw_stream_place(s, flow, addr, &place))
-		snprintf(buf, size, "0x%016llx", (unsigned long long)addr);
-	else if (place.object)
-		snprintf(buf, size, "%s+0x%llx [%s]", place.symbol->name,
-			 (unsigned long long)(addr - place.start), place.object);
-	else
-		snprintf(buf, size, "%s+0x%llx", place.symbol->name, (unsigned long long)(addr - place.start));
-	return buf;
-}
-
 const struct ptw_trace_totals *ptw_stream_totals(const struct ptw_stream *s, size_t trace)
 {
 	for (size_t i = 0; i < s->lanes; i++)

@@ -148,10 +148,6 @@ const struct ptw_thread *ptw_stream_thread(const struct ptw_stream *stream, uint
 bool ptw_stream_place(struct ptw_stream *stream, const struct ptw_flow *flow, uint64_t addr,
 		      struct ptw_place *place);
 
-/** ptw_stream_symbol() - the same as text: "sym+0x1d [module]", else "0x…". Return: @buf. */
-char *ptw_stream_symbol(struct ptw_stream *stream, const struct ptw_flow *flow, uint64_t addr, char *buf,
-			size_t size);
-
 /** ptw_stream_totals() - what one trace came to, once the stream is at its end */
 struct ptw_trace_totals {
 	uint64_t bytes, insns, branches, errors, overflows, lost;

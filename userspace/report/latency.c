@@ -639,12 +639,6 @@ size_t ptw_latency_worst(const struct ptw_latency *l, const struct ptw_latency_p
 	return l->worst_count;
 }
 
-const struct ptw_path *ptw_latency_typical(const struct ptw_latency *l, uint64_t *count)
-{
-	*count = l->typical_count;
-	return &l->typical;
-}
-
 const struct ptw_path_names *ptw_latency_names(const struct ptw_latency *l)
 {
 	return &l->names;

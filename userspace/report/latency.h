@@ -75,8 +75,6 @@ size_t ptw_latency_worst(const struct ptw_latency *latency, const struct ptw_lat
 /** ptw_latency_rare() - whether the function is one that no more than one pair in a hundred visited */
 bool ptw_latency_rare(const struct ptw_latency *latency, uint32_t name);
 
-/** ptw_latency_typical() - sum of the paths of @count typical pairs: those of the sample that are no longer than P50 */
-const struct ptw_path *ptw_latency_typical(const struct ptw_latency *latency, uint64_t *count);
 const struct ptw_path_names *ptw_latency_names(const struct ptw_latency *latency);
 
 /** ptw_latency_write_text(), ptw_latency_write_json() - all of it, for people and for programs */
