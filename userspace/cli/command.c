@@ -14,7 +14,7 @@
 
 #include "cli/output.h"
 
-#define GRACE_MS 2000
+#define GRACE_MS 2000	/* how long a command may take to end by SIGTERM */
 
 int cli_signals_block(struct cli_command *command, struct ptw_error *err)
 {
@@ -63,7 +63,7 @@ void cli_signals_read(struct cli_command *command)
 	while (read(command->signals, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD)
 			reap(command);
-		else if (info.ssi_signo == SIGUSR2)
+		else if (info.ssi_signo == SIGUSR2 && command->takes_dumps)
 			command->dumps++;
 		else
 			command->signal = info.ssi_signo;

@@ -23,7 +23,8 @@ struct cli_command {
 	int failed;		/* pipe on which it tells why it can't run */
 	int signals;		/* signalfd; -1: none */
 	int signal;		/* that should end us; 0: none */
-	unsigned int dumps;	/* SIGUSR2 received */
+	bool takes_dumps;	/* SIGUSR2 is counted, and does not end us */
+	unsigned int dumps;	/* how many came */
 	sigset_t old;
 	void (*old_pipe)(int), (*old_xfsz)(int);
 };

@@ -339,6 +339,7 @@ static int run_verb(struct record_options *opt, int argc, char **argv)
 	if (status >= 0)
 		goto out;
 	command.argv = opt->command;
+	command.takes_dumps = true;
 	ret = ptw_device_open(&capture.device, &err);
 	if (!ret)
 		ret = cli_signals_block(&command, &err);

@@ -9,17 +9,15 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/alarm_printer.h"
 #include "cli/beside.h"
+#include "cli/command.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "cli/watch_options.h"
@@ -38,8 +36,6 @@
 /* Alarms kept for the recording; the first ones froze, later ones are of less and less interest. */
 #define MAX_KEPT 4096
 #define NS_PER_SEC 1000000000ULL
-/* How long a command may take to end by SIGTERM. */
-#define COMMAND_GRACE (2 * NS_PER_SEC)
 /* Milliseconds between two looks at whether the watches live: nothing tells of a module that was unloaded. */
 #define CHECK_INTERVAL 1000
 
@@ -59,13 +55,9 @@ struct session {
 	bool damaged;		/* a CPU ended its trace by itself */
 	uint64_t stack_start, stack_end;	/* of --if-stack */
 	int process[MAX_TARGETS];	/* pidfd of the process that the target's place belongs to; -1: none */
-	int signals;		/* signalfd */
-	void (*old_pipe)(int), (*old_xfsz)(int);
-	pid_t child;		/* 0: none, or it ended */
-	bool command_ended;
+	struct cli_command command;
 	bool all_ended;		/* no watch can hit any more */
 	pid_t owner_ended;	/* process that ended, to which a target belonged; 0: none */
-	int signal;		/* that ended us; 0: none */
 };
 
 /* ---- alarms ---- */
@@ -435,61 +427,6 @@ static int arm(struct session *s, struct ptw_error *err)
 	return 0;
 }
 
-static int block_signals(struct session *s, sigset_t *old, struct ptw_error *err)
-{
-	/* All that would end the program, and leave half a recording behind, but for faults. */
-	static const int ends[] = {
-		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU,
-		SIGIO, SIGPWR, SIGSTKFLT,
-	};
-	sigset_t set;
-
-	sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		sigaddset(&set, ends[i]);
-	for (int rt = SIGRTMIN; rt <= SIGRTMAX; rt++)
-		sigaddset(&set, rt);
-	sigaddset(&set, SIGCHLD);
-	/* These come as errors of write(): EPIPE and EFBIG. */
-	s->old_pipe = signal(SIGPIPE, SIG_IGN);
-	s->old_xfsz = signal(SIGXFSZ, SIG_IGN);
-	sigprocmask(SIG_BLOCK, &set, old);
-	s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (s->signals < 0)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot create a signal file: %s", strerror(errno));
-	return 0;
-}
-
-static int run_command(struct session *s, const sigset_t *old, struct ptw_error *err)
-{
-	int failed[2], error = 0;
-	ssize_t got;
-
-	if (pipe2(failed, O_CLOEXEC))
-		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot create a pipe: %s", strerror(errno));
-	s->child = fork();
-	if (!s->child) {
-		signal(SIGPIPE, s->old_pipe);
-		signal(SIGXFSZ, s->old_xfsz);
-		sigprocmask(SIG_SETMASK, old, NULL);
-		execvp(s->opt->command[0], s->opt->command);
-		error = errno;
-		/* The pipe closes by itself when the command runs. */
-		got = write(failed[1], &error, sizeof(error));
-		_exit(got == sizeof(error) ? 127 : 126);
-	}
-	if (s->child < 0)
-		error = errno;
-	close(failed[1]);
-	if (s->child > 0 && read(failed[0], &error, sizeof(error)) == sizeof(error))
-		waitpid(s->child, NULL, 0);
-	close(failed[0]);
-	if (!error)
-		return 0;
-	s->child = 0;
-	return ptw_error_set(err, PTW_EXIT_FAILED, "cannot run %s: %s", s->opt->command[0], strerror(error));
-}
-
 /* ---- waiting ---- */
 
 static uint64_t now(void)
@@ -498,33 +435,6 @@ static uint64_t now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	return time.tv_sec * NS_PER_SEC + time.tv_nsec;
-}
-
-static void reap_command(struct session *s)
-{
-	int status;
-
-	if (!s->child || waitpid(s->child, &status, WNOHANG) != s->child)
-		return;
-	s->child = 0;
-	s->command_ended = true;
-	if (WIFSIGNALED(status))
-		cli_progress(VERB, "%s was ended by signal %d (%s)", s->opt->command[0], WTERMSIG(status),
-			     strsignal(WTERMSIG(status)));
-	else if (WEXITSTATUS(status))
-		cli_progress(VERB, "%s ended with status %d", s->opt->command[0], WEXITSTATUS(status));
-}
-
-static void read_signals(struct session *s)
-{
-	struct signalfd_siginfo info;
-
-	while (read(s->signals, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo == SIGCHLD)
-			reap_command(s);
-		else
-			s->signal = info.ssi_signo;
-	}
 }
 
 /* Whether no watch can hit any more: each had its --count, or what it watched is gone. */
@@ -574,7 +484,7 @@ static int wait_for_alarms(struct session *s, struct ptw_error *err)
 	uint64_t deadline = s->opt->timeout ? now() + s->opt->timeout : 0, overruns = 0, time;
 	struct pollfd fds[3 + MAX_TARGETS] = {
 		{ .fd = ptw_alarm_listener_fd(s->listener), .events = POLLIN },
-		{ .fd = s->signals, .events = POLLIN },
+		{ .fd = s->command.signals, .events = POLLIN },
 	};
 	unsigned int count = 2 + s->opt->targets;
 
@@ -584,7 +494,7 @@ static int wait_for_alarms(struct session *s, struct ptw_error *err)
 	/* Memory that belongs to a process is given to others when it has ended. A negative fd is skipped. */
 	for (unsigned int i = 0; i < s->opt->targets; i++)
 		fds[2 + i] = (struct pollfd){ .fd = s->process[i], .events = POLLIN };
-	while (wants_more(s) && !s->signal && !s->command_ended && !s->owner_ended) {
+	while (wants_more(s) && !s->command.signal && !s->command.ended && !s->owner_ended) {
 		int wait = CHECK_INTERVAL, ready;
 
 		if (deadline) {
@@ -598,7 +508,7 @@ static int wait_for_alarms(struct session *s, struct ptw_error *err)
 		ready = poll(fds, count, wait);
 		if (ready < 0 && errno != EINTR)
 			return ptw_error_set(err, PTW_EXIT_FAILED, "cannot wait for alarms: %s", strerror(errno));
-		read_signals(s);
+		cli_signals_read(&s->command);
 		if (s->writer)
 			beside_round(&s->beside, false);
 		for (unsigned int i = 0; i < s->opt->targets; i++)
@@ -757,9 +667,9 @@ static int no_alarm(struct session *s, struct ptw_error *err)
 	char passed[96];
 
 	let_pass(s, passed, sizeof(passed));
-	if (s->signal)
+	if (s->command.signal)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "interrupted; nothing had touched %s%s", what, passed);
-	if (s->command_ended)
+	if (s->command.ended)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "%s ended; nothing had touched %s%s", s->opt->command[0], what, passed);
 	if (s->owner_ended)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "process %d ended; nothing had touched %s%s", s->owner_ended, what, passed);
@@ -787,37 +697,6 @@ static int conclude(struct session *s, struct ptw_error *err)
 	return 0;
 }
 
-/*
- * The command goes on after the last alarm, as it would without us; after a signal or the timeout it ends
- * with us, and if it does not want to, by SIGKILL.
- */
-static void end_command(struct session *s)
-{
-	struct pollfd fd = { .fd = s->signals, .events = POLLIN };
-	bool end = !s->alarms;
-	uint64_t deadline = 0, time;
-
-	while (s->child) {
-		int wait = -1;
-
-		if (end || s->signal) {
-			kill(s->child, SIGTERM);
-			if (!deadline)
-				deadline = now() + COMMAND_GRACE;
-			end = false;
-			s->signal = 0;
-		}
-		if (deadline) {
-			time = now();
-			if (time >= deadline)
-				kill(s->child, SIGKILL);
-			wait = time >= deadline ? -1 : (int)((deadline - time) / 1000000 + 1);
-		}
-		poll(&fd, 1, wait);
-		read_signals(s);
-	}
-}
-
 static void close_session(struct session *s)
 {
 	if (s->writer)
@@ -830,8 +709,8 @@ static void close_session(struct session *s)
 	for (unsigned int i = 0; i < MAX_TARGETS; i++)
 		if (s->process[i] >= 0)
 			close(s->process[i]);
-	if (s->signals >= 0)
-		close(s->signals);
+	if (s->command.signals >= 0)
+		close(s->command.signals);
 	free(s->kept);
 }
 
@@ -852,14 +731,14 @@ static int check_streams(struct ptw_error *err)
 static int run(int argc, char **argv)
 {
 	struct watch_options opt;
-	struct session s = { .opt = &opt, .device.fd = -1, .signals = -1, .pending = -1 };
+	struct session s = { .opt = &opt, .device.fd = -1, .command = CLI_COMMAND_INIT(VERB), .pending = -1 };
 	struct ptw_error err;
-	sigset_t old;
 	int status = watch_options_parse(&opt, argc, argv);
 	int ret;
 
 	if (status >= 0)
 		goto out;
+	s.command.argv = opt.command;
 	for (unsigned int i = 0; i < MAX_TARGETS; i++)
 		s.process[i] = -1;
 	/* Before anything is opened, which would take the place of a stdout or stderr that is closed. */
@@ -868,7 +747,7 @@ static int run(int argc, char **argv)
 		ret = resolve_targets(&s, &opt, &err);
 	/* From here to the end signals are read where it is safe to stop. */
 	if (!ret)
-		ret = block_signals(&s, &old, &err);
+		ret = cli_signals_block(&s.command, &err);
 	if (!ret && opt.actions & TRACE_ACTIONS)
 		ret = start_trace(&s, &err);
 	if (!ret && !opt.persistent) {
@@ -878,7 +757,7 @@ static int run(int argc, char **argv)
 	if (!ret)
 		ret = arm(&s, &err);
 	if (!ret && opt.command)
-		ret = run_command(&s, &old, &err);
+		ret = cli_command_prepare(&s.command, &err) || cli_command_go(&s.command, &err) ? -1 : 0;
 	if (!ret && !opt.persistent)
 		ret = wait_for_alarms(&s, &err) ? -1 : conclude(&s, &err);
 	status = ret ? cli_error(VERB, &err) : cli_flush(VERB);
@@ -886,7 +765,8 @@ static int run(int argc, char **argv)
 		status = PTW_EXIT_GAPS;
 	/* Disarmed before the command is waited for: it shall not run slower than it must. */
 	ptw_device_close(&s.device);
-	end_command(&s);
+	/* After an alarm it goes on, as it would without us; after a signal or the timeout it ends with us. */
+	cli_command_end(&s.command, !s.alarms);
 	close_session(&s);
 out:
 	watch_options_free(&opt);
