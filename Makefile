@@ -2,7 +2,7 @@
 # make		build/ptwatch, and ptwatch.ko for the running kernel when its headers are installed
 # make demo	the whole story in a virtual machine whose CPU has Intel PT
 # make check	every test this machine can run
-# make bench	what a watch's hit costs, how far a freeze lets the CPU get, how fast traces are decoded
+# make bench	what a watch's hit and a traced context switch cost, how fast traces are decoded
 # make bench-peers	what others' ways of watching cost, in executed instructions
 # make check-debug	the module on a kernel that looks for faults
 # make help	the rest
@@ -66,7 +66,7 @@ help:
 	@echo "make                   build/ptwatch; ptwatch.ko for the running kernel when its headers are installed"
 	@echo "make demo              a watched variable, a frozen trace and the path that led there, in a virtual machine"
 	@echo "make check             every test this machine can run, with a count at the end"
-	@echo "make bench             what a hit costs, how far a freeze lets the CPU get, how fast traces are decoded"
+	@echo "make bench             what a hit and a traced context switch cost, how fast traces are decoded"
 	@echo "make bench-peers        what others' ways of watching a store cost, in executed instructions"
 	@echo "make check-debug       the module on a kernel that looks for faults, which is built first: a quarter of an hour"
 	@echo "make install           the program, its man pages and bash completion (PREFIX=, DESTDIR=)"

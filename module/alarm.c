@@ -13,29 +13,25 @@
 #include <linux/cpu.h>
 #include <linux/irq_work.h>
 #include <linux/kallsyms.h>
+#include <linux/math64.h>
 #include <linux/panic.h>
 #include <linux/percpu.h>
 #include <linux/printk.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/stacktrace.h>
+#include <linux/timekeeping.h>
 #include <linux/workqueue.h>
+#include <asm/msr.h>
+#include <asm/tsc.h>
 
 #include "ptwatch.h"
 
-#define RING_RECORDS	32	/* a power of two; about 6 KiB each */
-
-struct alarm_ring {
-	unsigned int head;	/* next to be filled; written by the CPU's #DB handler */
-	unsigned int tail;	/* next to be delivered; written by the worker */
-	struct ptw_alarm record[RING_RECORDS];
-};
-
-static DEFINE_PER_CPU(struct alarm_ring *, ring);
+DEFINE_PER_CPU(struct ptw_alarm_ring *, ptw_alarm_ring);
+atomic64_t ptw_alarms_lost;
 static DEFINE_PER_CPU(struct irq_work, kick);
-static atomic64_t lost;		/* records that no ring had room for */
 static u64 last_seq;		/* worker only */
-static u64 lost_told;		/* worker only: of lost, what the log has told */
+static u64 lost_told;		/* worker only: of those lost, what the log has told */
 
 static void deliver_all(struct work_struct *work);
 static DECLARE_WORK(worker, deliver_all);
@@ -58,7 +54,7 @@ static void freeze_here(void *info)
 {
 	struct freeze_call *call = info;
 
-	ptw_trace_freeze(call->session);
+	ptw_trace_freeze(call->session, rdtsc());
 	smp_store_release(&call->session, NULL);
 }
 
@@ -95,30 +91,6 @@ static void queue_worker(struct irq_work *work)
 
 /* ---- #DB context ---- */
 
-struct ptw_alarm *ptw_alarm_reserve(void)
-{
-	struct alarm_ring *r = this_cpu_read(ring);
-	struct ptw_alarm *alarm;
-
-	/* Pairs with the worker's release: what it read from the record, it has read. */
-	if (r->head - smp_load_acquire(&r->tail) >= RING_RECORDS) {
-		atomic64_inc(&lost);
-		return NULL;
-	}
-	alarm = &r->record[r->head % RING_RECORDS];
-	alarm->lost = atomic64_read(&lost);
-	return alarm;
-}
-
-void ptw_alarm_commit(void)
-{
-	struct alarm_ring *r = this_cpu_read(ring);
-
-	/* Pairs with the worker's acquire: it sees a record only when it is complete. */
-	smp_store_release(&r->head, r->head + 1);
-	irq_work_queue(this_cpu_ptr(&kick));
-}
-
 void ptw_alarm_kick(void)
 {
 	irq_work_queue(this_cpu_ptr(&kick));
@@ -146,7 +118,8 @@ static const char *access_name(u32 access)
 static void log_alarm(const struct ptw_alarm *alarm)
 {
 	const struct ptwatch_watch *watch = &alarm->watch->arg;
-	char where[KSYM_SYMBOL_LEN];
+	char where[KSYM_SYMBOL_LEN], part[32] = "";
+	u32 len = min(watch->len, 8U);
 	u32 i;
 
 	if (watch->label[0])
@@ -154,10 +127,13 @@ static void log_alarm(const struct ptw_alarm *alarm)
 	else
 		sprint_symbol(where, watch->address);
 
+	/* Of several debug registers, the one that hit has a value. */
+	if (watch->len > len)
+		snprintf(part, sizeof(part), "+0x%x of the %u at ", 8 * alarm->slot, watch->len);
 	if (alarm->have_values)
-		pr_warn("ALARM #%llu: %s %u bytes at %s, old 0x%0*llx new 0x%0*llx\n", alarm->seq,
-			access_name(watch->access), watch->len, where, 2 * watch->len,
-			alarm->old_value, 2 * watch->len, alarm->new_value);
+		pr_warn("ALARM #%llu: %s %u bytes at %s%s, old 0x%0*llx new 0x%0*llx\n", alarm->seq,
+			access_name(watch->access), len, part, where, 2 * len, alarm->old_value,
+			2 * len, alarm->new_value);
 	else
 		pr_warn("ALARM #%llu: %s of %s\n", alarm->seq, access_name(watch->access), where);
 	pr_warn("CPU: %u PID: %u Comm: %s\n", alarm->cpu, alarm->pid, alarm->comm);
@@ -183,12 +159,31 @@ static void log_alarm(const struct ptw_alarm *alarm)
 	}
 }
 
+/*
+ * The handler notes the TSC only, as asking the kernel for the time costs more than all else that
+ * it notes about who it was. From now back to the hit it is a matter of microseconds, or
+ * milliseconds in a storm, in which the clock's adjustment by NTP does not show.
+ */
+static u64 time_at(u64 tsc)
+{
+	u64 now, now_tsc;
+
+	preempt_disable();
+	now = ktime_get_mono_fast_ns();
+	now_tsc = rdtsc_ordered();
+	preempt_enable();
+	if (now_tsc <= tsc || !tsc_khz)
+		return now;
+	return now - mul_u64_u64_div_u64(now_tsc - tsc, NSEC_PER_MSEC, tsc_khz);
+}
+
 static void deliver(struct ptw_alarm *alarm)
 {
 	struct ptw_watch *watch = alarm->watch;
 	struct ptw_message *message = NULL;
 
 	alarm->seq = ++last_seq;
+	alarm->time = time_at(alarm->tsc);
 	ptw_stack_unwind(&alarm->stack, &alarm->regs);
 
 	/* Hotplug lock before our own, as everywhere: disarming needs both. */
@@ -223,9 +218,16 @@ static void deliver(struct ptw_alarm *alarm)
 		wake_up_interruptible(&watch->session->wait);
 	}
 	mutex_unlock(&ptw_config_lock);
-	if (watch->arg.actions & PTWATCH_ACTION_PANIC)
+	if (watch->arg.actions & PTWATCH_ACTION_PANIC) {
+		/*
+		 * While IPIs may be sent: panic() halts the other CPUs with what they trace. They
+		 * take this one first, its vector is the higher one. Not waiting, as a CPU that
+		 * hangs with IRQs off must not keep the machine from its panic.
+		 */
+		ptw_trace_halt(false);
 		panic("ptwatch: ALARM #%llu of watch %u (%s)", alarm->seq, watch->arg.id,
 		      watch->arg.label);
+	}
 	ptw_watch_put(watch);
 	alarm->watch = NULL;
 }
@@ -236,7 +238,7 @@ static void deliver_all(struct work_struct *work)
 
 	ptw_watch_disarm_storms();
 	for_each_possible_cpu(cpu) {
-		struct alarm_ring *r = per_cpu(ring, cpu);
+		struct ptw_alarm_ring *r = per_cpu(ptw_alarm_ring, cpu);
 		/*
 		 * No further, or a CPU that hits as fast as we deliver keeps us from the others'
 		 * alarms. What comes later queues us again: its irq_work runs after its release.
@@ -244,7 +246,7 @@ static void deliver_all(struct work_struct *work)
 		unsigned int head = smp_load_acquire(&r->head);
 
 		while (r->tail != head) {
-			deliver(&r->record[r->tail % RING_RECORDS]);
+			deliver(&r->record[r->tail % PTW_RING_RECORDS]);
 			smp_store_release(&r->tail, r->tail + 1);
 			cond_resched();
 		}
@@ -260,8 +262,8 @@ static void free_rings(void)
 	unsigned int cpu;
 
 	for_each_possible_cpu(cpu) {
-		kvfree(per_cpu(ring, cpu));
-		per_cpu(ring, cpu) = NULL;
+		kvfree(per_cpu(ptw_alarm_ring, cpu));
+		per_cpu(ptw_alarm_ring, cpu) = NULL;
 	}
 }
 
@@ -270,13 +272,13 @@ int ptw_alarm_init(void)
 	unsigned int cpu;
 
 	for_each_possible_cpu(cpu) {
-		struct alarm_ring *r = kvzalloc_node(sizeof(*r), GFP_KERNEL, cpu_to_node(cpu));
+		struct ptw_alarm_ring *r = kvzalloc_node(sizeof(*r), GFP_KERNEL, cpu_to_node(cpu));
 
 		if (!r) {
 			free_rings();
 			return -ENOMEM;
 		}
-		per_cpu(ring, cpu) = r;
+		per_cpu(ptw_alarm_ring, cpu) = r;
 		init_irq_work(per_cpu_ptr(&kick, cpu), queue_worker);
 		INIT_CSD(&per_cpu_ptr(&freeze_call, cpu)->csd, freeze_here,
 			 per_cpu_ptr(&freeze_call, cpu));

@@ -51,7 +51,7 @@ struct leaves {
 /* What all CPUs have. */
 static struct leaves leaf_14;
 static u32 leaf_15[4];
-static bool vmx_excludes;
+bool ptw_vmx_excludes;
 
 static bool has_pt(void)
 {
@@ -141,7 +141,7 @@ void ptw_caps_init(void)
 	on_each_cpu(intersect, NULL, true);
 	if (boot_cpu_data.cpuid_level >= 0x15)
 		cpuid_count(0x15, 0, &leaf_15[EAX], &leaf_15[EBX], &leaf_15[ECX], &leaf_15[EDX]);
-	vmx_excludes = vmx_forbids_pt();
+	ptw_vmx_excludes = vmx_forbids_pt();
 	for (i = 0; i < ARRAY_SIZE(cap_table); i++)
 		pr_debug("%s %#x\n", cap_table[i].name, ptw_cap(i));
 }
@@ -183,14 +183,9 @@ u32 ptw_caps_modes(void)
 	return modes;
 }
 
-bool ptw_caps_vmx_excludes(void)
-{
-	return vmx_excludes;
-}
-
 bool ptw_caps_vmx_conflict(void)
 {
-	return vmx_excludes && (native_read_cr4() & X86_CR4_VMXE);
+	return ptw_vmx_excludes && (native_read_cr4() & X86_CR4_VMXE);
 }
 
 /* BDM106: on Broadwell, TraceEn with BranchEn clear faults. */
@@ -293,7 +288,7 @@ void ptw_caps_fill_info(struct ptwatch_info *info)
 		info->flags |= PTWATCH_INFO_CR3_FILTER;
 	if (boot_cpu_has(X86_FEATURE_PTI))
 		info->flags |= PTWATCH_INFO_PTI;
-	if (vmx_excludes)
+	if (ptw_vmx_excludes)
 		info->flags |= PTWATCH_INFO_VMX_CONFLICT;
 	if (security_locked_down(LOCKDOWN_PERF))
 		info->flags |= PTWATCH_INFO_LOCKDOWN;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Which hits count: the conditions of a watch. They are looked at in the #DB handler before
- * anything is noted down, the cheap ones first.
+ * anything is noted down, the cheap ones first and inline (see ptwatch.h). Here they are prepared
+ * for that.
  */
 #include <linux/cgroup.h>
-#include <linux/ctype.h>
 #include <linux/kprobes.h>
 #include <linux/sched.h>
+#include <linux/slab.h>
 #include <linux/string.h>
 
 #include "ptwatch.h"
@@ -27,7 +28,8 @@ static int init_value(struct ptw_condition *cond, const struct ptwatch_watch *ar
 		      struct ptwatch_refusal *why)
 {
 	u32 size = arg->value_size ?: min(arg->len, 8U);
-	u64 all;
+	unsigned int sign_shift = 64 - 8 * size;
+	u64 all, value;
 
 	if (arg->value_op > PTWATCH_VALUE_CHANGED || (arg->value_flags & ~PTWATCH_VALUE_SIGNED))
 		return refuse(why, PTWATCH_WHY_FIELD, 0);
@@ -47,18 +49,43 @@ static int init_value(struct ptw_condition *cond, const struct ptwatch_watch *ar
 
 	all = bytes_mask(size);
 	if (arg->value_flags & PTWATCH_VALUE_SIGNED) {
-		cond->value_signed = true;
-		cond->sign_shift = 64 - 8 * size;
-		if ((u64)((s64)(arg->value << cond->sign_shift) >> cond->sign_shift) != arg->value)
+		cond->flip = BIT_ULL(8 * size - 1);
+		if ((u64)((s64)(arg->value << sign_shift) >> sign_shift) != arg->value)
 			return refuse(why, PTWATCH_WHY_FIELD, 0);
 	} else if (arg->value & ~all) {
 		return refuse(why, PTWATCH_WHY_FIELD, 0);
 	}
 	if (arg->value_mask & ~all)
 		return refuse(why, PTWATCH_WHY_FIELD, 0);
-	cond->value_op = arg->value_op;
-	cond->value_mask = arg->value_mask ?: all;
-	cond->value = arg->value & cond->value_mask;
+	cond->mask = arg->value_mask ?: all;
+	value = (arg->value ^ cond->flip) & cond->mask;
+
+	/* The range for the operator; what is not in it fulfils the opposite one. */
+	switch (arg->value_op) {
+	case PTWATCH_VALUE_NE:
+		cond->inverted = true;
+		fallthrough;
+	case PTWATCH_VALUE_EQ:
+		cond->low = value;
+		break;
+	case PTWATCH_VALUE_CHANGED:
+		cond->changed = true;
+		cond->inverted = true;
+		break;
+	case PTWATCH_VALUE_GT:
+		cond->inverted = true;
+		fallthrough;
+	case PTWATCH_VALUE_LE:
+		cond->span = value;
+		break;
+	case PTWATCH_VALUE_LT:
+		cond->inverted = true;
+		fallthrough;
+	default: /* GE */
+		cond->low = value;
+		cond->span = ~0ULL - value;
+		break;
+	}
 	return 0;
 }
 
@@ -80,77 +107,92 @@ static bool valid_filter(const struct ptwatch_who *filter)
 	return false;
 }
 
+/* See ptw_filters_hold() for what it is compared with. */
+static void prepare_filter(struct ptw_filter *to, const struct ptwatch_who *from)
+{
+	size_t len = strlen(from->comm);
+
+	to->deny = from->flags & PTWATCH_WHO_DENY;
+	to->kind = BIT(from->kind);
+	switch (from->kind) {
+	case PTWATCH_WHO_PID:
+		to->want[0] = from->id;
+		to->mask[0] = U32_MAX;
+		break;
+	case PTWATCH_WHO_TGID:
+		to->want[0] = from->id << 32;
+		to->mask[0] = (u64)U32_MAX << 32;
+		break;
+	default:
+		to->comm = true;
+		/* With the NUL, but for a '*' at the end, which stands for the rest. */
+		len = len && from->comm[len - 1] == '*' ? len - 1 : len + 1;
+		BUILD_BUG_ON(sizeof(to->want) != sizeof(from->comm));
+		memcpy(to->want, from->comm, sizeof(to->want));
+		memset(to->mask, 0xff, min(len, sizeof(to->mask)));
+		break;
+	}
+}
+
+static int init_filters(struct ptw_condition *cond, const struct ptwatch_who *filters, u32 n,
+			struct ptwatch_refusal *why)
+{
+	struct ptw_filter *next;
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		if (!valid_filter(&filters[i]))
+			return refuse(why, PTWATCH_WHY_FILTER, i);
+	if (!n)
+		return 0;
+	next = kcalloc(n, sizeof(*cond->filters), GFP_KERNEL);
+	cond->filters = next;
+	cond->cgroups = kcalloc(n, sizeof(*cond->cgroups), GFP_KERNEL);
+	if (!cond->filters || !cond->cgroups)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		bool deny = filters[i].flags & PTWATCH_WHO_DENY;
+
+		if (filters[i].kind == PTWATCH_WHO_CGROUP) {
+			cond->cgroups[cond->nr_cgroups++] = filters[i];
+			cond->allow_cgroup |= !deny;
+			continue;
+		}
+		if (!deny)
+			cond->allow_kinds |= BIT(filters[i].kind);
+		prepare_filter(next++, &filters[i]);
+	}
+	cond->filters_end = next;
+	return 0;
+}
+
 int ptw_condition_init(struct ptw_condition *cond, const struct ptwatch_watch *arg,
 		       const struct ptwatch_who *filters, struct ptwatch_refusal *why)
 {
-	u32 i;
 	int error = init_value(cond, arg, why);
 
 	if (error)
 		return error;
 	if (arg->stack_start > arg->stack_end || (!arg->stack_start && arg->stack_end))
 		return refuse(why, PTWATCH_WHY_FIELD, 0);
-	for (i = 0; i < arg->nr_filters; i++) {
-		if (!valid_filter(&filters[i]))
-			return refuse(why, PTWATCH_WHY_FILTER, i);
-		if (!(filters[i].flags & PTWATCH_WHO_DENY))
-			cond->allow_kinds |= BIT(filters[i].kind);
-	}
-	cond->filters = filters;
-	cond->nr_filters = arg->nr_filters;
+	error = init_filters(cond, filters, arg->nr_filters, why);
+	if (error)
+		return error;
 	cond->stack_start = arg->stack_start;
 	cond->stack_end = arg->stack_end;
 	cond->skip = arg->skip;
+	cond->slow = cond->nr_cgroups || cond->stack_end || cond->skip;
+	cond->more = cond->slow || arg->nr_filters;
 	return 0;
 }
 
+void ptw_condition_free(struct ptw_condition *cond)
+{
+	kfree(cond->filters);
+	kfree(cond->cgroups);
+}
+
 /* ---- #DB context ---- */
-
-static bool value_holds(const struct ptw_condition *cond, u64 old, u64 new)
-{
-	u64 value = cond->value;
-	int order;
-
-	new &= cond->value_mask;
-	switch (cond->value_op) {
-	case PTWATCH_VALUE_EQ:
-		return new == value;
-	case PTWATCH_VALUE_NE:
-		return new != value;
-	case PTWATCH_VALUE_CHANGED:
-		return new != (old & cond->value_mask);
-	}
-	if (cond->value_signed) {
-		/* The bytes' sign goes to bit 63. */
-		s64 a = new << cond->sign_shift;
-		s64 b = value << cond->sign_shift;
-
-		order = (a > b) - (a < b);
-	} else {
-		order = (new > value) - (new < value);
-	}
-	switch (cond->value_op) {
-	case PTWATCH_VALUE_LT:
-		return order < 0;
-	case PTWATCH_VALUE_LE:
-		return order <= 0;
-	case PTWATCH_VALUE_GT:
-		return order > 0;
-	default:
-		return order >= 0;
-	}
-}
-
-static bool comm_matches(const char *pattern, const char *comm)
-{
-	for (; *pattern; pattern++, comm++) {
-		if (*pattern == '*' && !pattern[1])
-			return true;
-		if (*pattern != *comm)
-			return false;
-	}
-	return !*comm;
-}
 
 static bool in_cgroup(u64 id)
 {
@@ -168,45 +210,27 @@ static bool in_cgroup(u64 id)
 	return found;
 }
 
-static bool filter_matches(const struct ptwatch_who *filter)
+static bool cgroups_hold(const struct ptw_condition *cond)
 {
-	switch (filter->kind) {
-	case PTWATCH_WHO_PID:
-		return current->pid == filter->id;
-	case PTWATCH_WHO_TGID:
-		return current->tgid == filter->id;
-	case PTWATCH_WHO_COMM:
-		return comm_matches(filter->comm, current->comm);
-	default:
-		return in_cgroup(filter->id);
-	}
-}
-
-static bool filters_hold(const struct ptw_condition *cond)
-{
-	u32 matched = 0;
+	bool missing = cond->allow_cgroup;
 	u32 i;
 
-	for (i = 0; i < cond->nr_filters; i++) {
-		const struct ptwatch_who *filter = &cond->filters[i];
-
-		if (!filter_matches(filter))
+	for (i = 0; i < cond->nr_cgroups; i++) {
+		if (!in_cgroup(cond->cgroups[i].id))
 			continue;
-		if (filter->flags & PTWATCH_WHO_DENY)
+		if (cond->cgroups[i].flags & PTWATCH_WHO_DENY)
 			return false;
-		matched |= BIT(filter->kind);
+		missing = false;
 	}
-	return matched == cond->allow_kinds;
+	return !missing;
 }
 
-bool ptw_condition_holds(struct ptw_condition *cond, u64 old, u64 new, struct pt_regs *regs)
+bool ptw_slow_conditions_hold(struct ptw_condition *cond, struct pt_regs *regs)
 {
-	if (cond->value_op != PTWATCH_VALUE_ANY && !value_holds(cond, old, new))
-		return false;
-	if (cond->nr_filters && !filters_hold(cond))
+	if (!cgroups_hold(cond))
 		return false;
 	if (cond->stack_end && !ptw_stack_contains(regs, cond->stack_start, cond->stack_end))
 		return false;
 	return !cond->skip || atomic64_inc_return(&cond->passed) > cond->skip;
 }
-NOKPROBE_SYMBOL(ptw_condition_holds);
+NOKPROBE_SYMBOL(ptw_slow_conditions_hold);

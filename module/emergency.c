@@ -31,7 +31,7 @@ static int on_pm(struct notifier_block *nb, unsigned long event, void *unused)
 static int on_reboot(struct notifier_block *nb, unsigned long event, void *unused)
 {
 	/* Also the way to a kexec that was asked for: kernel_restart_prepare() calls this chain. */
-	ptw_trace_halt();
+	ptw_trace_halt(true);
 	return NOTIFY_OK;
 }
 

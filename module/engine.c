@@ -47,6 +47,7 @@ static void stop(struct ptw_cpu_trace *ct)
 	if (!ptw_rtit_stop(&ct->output))
 		ct->flags |= PTWATCH_CONTROL_VMX;
 	WRITE_ONCE(ct->enabled, false);
+	ct->parked = false;
 	ct->stops++;
 	if (ct->stream.sink)
 		ptw_stream_collect(ct);
@@ -59,11 +60,36 @@ static void stop(struct ptw_cpu_trace *ct)
 	}
 }
 
+/*
+ * A trace that is switched with the task, or by watches, stops and starts often. Nobody looks at
+ * @output meanwhile: who wants to know makes a request, or changes @state, and gets a stop().
+ */
+static void park(struct ptw_cpu_trace *ct)
+{
+	if (unlikely(ptw_caps_vmx_excludes()) || !ptw_rtit_pause()) {
+		stop(ct);
+		return;
+	}
+	WRITE_ONCE(ct->enabled, false);
+	ct->parked = true;
+}
+
 static void start(struct ptw_cpu_trace *ct)
 {
-	if (ct->stream.sink)
-		ptw_stream_prepare(ct);
-	if (ptw_caps_vmx_conflict() || ptw_rtit_start(&ct->output, &ct->config, !ct->loaded)) {
+	int error;
+
+	if (ct->parked) {
+		error = ptw_rtit_resume(&ct->config);
+		if (unlikely(error))
+			stop(ct);
+		ct->parked = false;
+	} else {
+		if (ct->stream.sink)
+			ptw_stream_prepare(ct);
+		error = ptw_caps_vmx_conflict() ||
+			ptw_rtit_start(&ct->output, &ct->config, !ct->loaded);
+	}
+	if (unlikely(error)) {
 		smp_store_release(&ct->state, PTWATCH_STATE_ERROR);
 		return;
 	}
@@ -137,8 +163,12 @@ static void pass(struct ptw_cpu_trace *ct)
 {
 	unsigned long requests = xchg(&ct->requests, 0);
 
-	if (ct->enabled && (requests || !should_run(ct)))
-		stop(ct);
+	if (unlikely(requests) || READ_ONCE(ct->state) != PTWATCH_STATE_RUNNING) {
+		if (ct->enabled || ct->parked)
+			stop(ct);
+	} else if (ct->enabled && !should_run(ct)) {
+		park(ct);
+	}
 	if (unlikely(requests)) {
 		if (requests & BIT(PTW_REQUEST_CONFIG))
 			take_config(ct);
@@ -276,7 +306,7 @@ static struct ptw_cpu_trace *running_here(const struct ptw_session *session)
 	return ct;
 }
 
-bool ptw_trace_freeze(const struct ptw_session *session)
+bool ptw_trace_freeze(const struct ptw_session *session, u64 tsc)
 {
 	struct ptw_cpu_trace *ct = running_here(session);
 
@@ -285,11 +315,13 @@ bool ptw_trace_freeze(const struct ptw_session *session)
 	/*
 	 * Each instruction from the hit to here is one of ours in the trace, so this comes first;
 	 * the pass does it once more, which changes nothing. Inside another pass the MSRs are not
-	 * ours.
+	 * ours. What stopped by itself, or early, needs neither; and where VMX excludes Intel PT,
+	 * the pass would take it for VMX's doing.
 	 */
-	if (READ_ONCE(ct->enabled) && !READ_ONCE(ct->busy))
+	if (!this_cpu_read(ptw_early.either) && READ_ONCE(ct->enabled) && !READ_ONCE(ct->busy) &&
+	    !ptw_caps_vmx_excludes())
 		ptw_rtit_disable();
-	ct->freeze_tsc = rdtsc();
+	ct->freeze_tsc = tsc;
 	ptw_engine_request(ct, PTW_REQUEST_FREEZE);
 	return true;
 }

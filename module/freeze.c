@@ -12,13 +12,10 @@
  *		It knows no conditions: ptw_watch_hit() undoes it when they do not hold.
  *	PTWATCH_FREEZE_HANDLER	ptw_watch_hit() itself.
  */
-#include <linux/ftrace.h>
 #include <linux/kdebug.h>
 #include <linux/kprobes.h>
-#include <linux/mutex.h>
 #include <linux/notifier.h>
 #include <linux/percpu.h>
-#include <linux/string.h>
 #include <linux/timer.h>
 #include <asm/desc.h>
 #include <asm/trapnr.h>
@@ -30,38 +27,7 @@
 
 DEFINE_PER_CPU(struct ptw_early, ptw_early);
 
-/* ---- a call from the kernel's way to its #DB handlers ---- */
-
-static struct ftrace_ops early_ops;
-static DEFINE_MUTEX(early_lock);	/* taken with no other lock of ours held */
-static bool early_registered;
-
-/*
- * notifier_call_chain() comes first, where notify_die() calls it; where it is inlined, perf's
- * notifier does. Both have the event and struct die_args as second and third argument.
- */
-static int early_register(void)
-{
-	static const char *const names[] = { "notifier_call_chain",
-					     "hw_breakpoint_exceptions_notify" };
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(names); i++)
-		ftrace_set_filter(&early_ops, (unsigned char *)names[i], strlen(names[i]), !i);
-	return register_ftrace_direct(&early_ops, (unsigned long)ptw_rtit_early_stop);
-}
-
-bool ptw_freeze_early_get(void)
-{
-	bool got;
-
-	mutex_lock(&early_lock);
-	if (!early_registered)
-		early_registered = !early_register();
-	got = early_registered;
-	mutex_unlock(&early_lock);
-	return got;
-}
+/* ---- what ptw_rtit_early_stop() looks for ---- */
 
 void ptw_freeze_point_armed(unsigned int cpu, u64 address)
 {
@@ -216,18 +182,6 @@ void ptw_freeze_trace_released(struct ptw_session *session)
 
 /* ---- at a hit ---- */
 
-u32 ptw_freeze_how(void)
-{
-	struct ptw_early *early = this_cpu_ptr(&ptw_early);
-
-	if (early->hardware)
-		return PTWATCH_FREEZE_HARDWARE;
-	if (!early->stopped)
-		return PTWATCH_FREEZE_HANDLER;
-	early->stopped = false;
-	return PTWATCH_FREEZE_EARLY;
-}
-
 void __ptw_freeze_undo(void)
 {
 	struct ptw_early *early = this_cpu_ptr(&ptw_early);
@@ -257,8 +211,7 @@ void ptw_freeze_exit(void)
 	unsigned int cpu;
 
 	unregister_die_notifier(&die_nb);
-	if (early_registered)
-		unregister_ftrace_direct(&early_ops, (unsigned long)ptw_rtit_early_stop, true);
+	ptw_freeze_early_exit();
 	for_each_possible_cpu(cpu)
 		timer_shutdown_sync(per_cpu_ptr(&check_timer, cpu));
 }

@@ -140,8 +140,12 @@ u32 ptw_caps_modes(void);
  * another kind, may not. On that CPU; any context.
  */
 bool ptw_caps_cpu_ok(void);
+extern bool ptw_vmx_excludes;	/* for ptw_caps_vmx_excludes() only */
 /** ptw_caps_vmx_excludes() - is Intel PT off while VMX is on (VMX_MISC[14] clear)? Any context. */
-bool ptw_caps_vmx_excludes(void);
+static __always_inline bool ptw_caps_vmx_excludes(void)
+{
+	return ptw_vmx_excludes;
+}
 /**
  * ptw_caps_vmx_conflict() - does this CPU, now, have VMX on in a way that forbids TraceEn? On that
  * CPU, IRQs off.
@@ -208,6 +212,16 @@ int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_c
  * Return: false when VMX had ended the trace meanwhile.
  */
 bool ptw_rtit_stop(struct ptw_rtit_output *output);
+/**
+ * ptw_rtit_pause() - clear TraceEn for a while: what else the CPU has, it keeps
+ *
+ * Not where VMX excludes Intel PT, as it would not be told. ptw_rtit_stop() may follow, or
+ * ptw_rtit_resume().
+ * Return: false when a STOP or an error had ended the trace meanwhile; ptw_rtit_stop() tells how.
+ */
+bool ptw_rtit_pause(void);
+/** ptw_rtit_resume() - go on after ptw_rtit_pause(), with a PSB+; 0 or -EIO */
+int ptw_rtit_resume(const struct ptw_rtit_config *config);
 /** ptw_rtit_stopped() - has a TraceStop range, or a STOP entry of the ToPA, stopped tracing? */
 bool ptw_rtit_stopped(void);
 /**
@@ -416,12 +430,13 @@ struct ptw_stream {
  * @requests: PTW_REQUEST_* for the next pass
  * @busy, @again: a pass is under way, and another one is due; own CPU only
  * @enabled: TraceEn is set; written in passes
+ * @parked: it is not, but the CPU has all else, and the place where it writes next; likewise
  * @loaded: the CPU has the addresses of @config; likewise
  * @paused: wait for ptw_trace_start_here(); own CPU, or under ptw_config_lock while not RUNNING
  * @on_task: the CPU runs a task of the target; likewise, by the probe of sched_switch
  * @range_stop: a STOP range ended tracing; written in passes
  * @config: what to trace, this CPU's copy; written in passes
- * @output: where the CPU writes next; written in passes
+ * @output: where the CPU writes next, as of the last stop that was no parking; written in passes
  * @freeze_tsc: when the freeze was asked for that the next pass does
  * @flags: PTWATCH_CONTROL_* that a pass found
  * @stops: passes that stopped tracing, so that a copy of @output can be checked
@@ -439,6 +454,7 @@ struct ptw_cpu_trace {
 	bool busy;
 	bool again;
 	bool enabled;
+	bool parked;
 	bool loaded;
 	bool paused;
 	bool on_task;
@@ -591,8 +607,8 @@ struct ptw_buffer *ptw_trace_buffer(struct ptw_session *session, u64 offset);
  * #DB context, IRQs off, on behalf of a watch of @session; false when it has no trace that runs on
  * this CPU.
  */
-/** ptw_trace_freeze() - freeze this CPU's trace; with banks, go on in the next */
-bool ptw_trace_freeze(const struct ptw_session *session);
+/** ptw_trace_freeze() - freeze this CPU's trace; with banks, go on in the next. @tsc: about now */
+bool ptw_trace_freeze(const struct ptw_session *session, u64 tsc);
 /** ptw_trace_start_here() - end the pause of PTWATCH_TRACE_PAUSED on this CPU */
 bool ptw_trace_start_here(const struct ptw_session *session);
 /** ptw_trace_stop_here() - pause this CPU's trace */
@@ -617,29 +633,59 @@ void ptw_trace_resume(void);
  * panic
  */
 void ptw_trace_emergency_stop(void *unused);
-/** ptw_trace_halt() - stop every CPU, and let none start again: the machine goes down; may sleep */
-void ptw_trace_halt(void);
+/**
+ * ptw_trace_halt() - stop every CPU, and let none start again: the machine goes down; may sleep
+ * @wait: return when all have stopped; else they are only told to
+ */
+void ptw_trace_halt(bool wait);
 
 /* ---- condition.c: which hits count ---- */
 
 /**
+ * struct ptw_filter - a struct ptwatch_who of any kind but cgroup, prepared for the #DB handler:
+ * it matches when what the task has, name or ids, equals @want in the bits of @mask
+ * @kind: bit of the kind; 0: deny
+ * @comm: what is compared is the name, not pid and tgid
+ */
+struct ptw_filter {
+	u32 kind;
+	bool deny;
+	bool comm;
+	u64 want[2];
+	u64 mask[2];
+};
+
+/**
  * struct ptw_condition - a watch's condition, prepared for the #DB handler
- * @value_op: PTWATCH_VALUE_*
- * @value_mask: bits that are compared; none beyond the bytes that are
- * @value: masked
- * @value_signed, @sign_shift: the order is of signed numbers, whose sign is that far from bit 63
- * @allow_kinds: bit for each kind of filter without DENY
+ *
+ * Each condition on the value is one unsigned comparison, of ((new ^ @flip) & @mask) - @low with
+ * @span: EQ is a range of one number, LE and GE are ranges with an end of the numbers as one of
+ * theirs, NE, GT and LT their opposites. A sign bit that is flipped makes the order of signed
+ * numbers that of unsigned ones. No condition is an empty mask, in the range from 0 to 0.
+ * @changed: @flip is the old value: what is left are the bits that differ
+ * @inverted: holds outside of the range
+ * @more: there is something else than the value to look at
+ * @slow: something of @cgroups, @stack_end and @skip is set
+ * @allow_kinds: bit for each kind of @filters without DENY
+ * @filters, @filters_end: all but cgroups
+ * @cgroups, @nr_cgroups: the others; @allow_cgroup: at least one without DENY
  * @passed: hits that fulfilled everything, to compare with @skip
  */
 struct ptw_condition {
-	u32 value_op;
-	bool value_signed;
-	u8 sign_shift;
-	u64 value_mask;
-	u64 value;
+	u64 mask;
+	u64 flip;
+	u64 low;
+	u64 span;
+	bool changed;
+	bool inverted;
+	bool more;
+	bool slow;
+	bool allow_cgroup;
 	u32 allow_kinds;
-	u32 nr_filters;
-	const struct ptwatch_who *filters;
+	u32 nr_cgroups;
+	struct ptw_filter *filters;
+	const struct ptw_filter *filters_end;
+	struct ptwatch_who *cgroups;
 	u64 stack_start;
 	u64 stack_end;
 	u64 skip;
@@ -647,27 +693,76 @@ struct ptw_condition {
 };
 
 /**
- * ptw_condition_init() - check and prepare
- * @filters: of @arg, kept
- * Return: 0 or -EINVAL with @why
+ * ptw_condition_init() - check and prepare; may sleep
+ * @filters: of @arg
+ * Return: 0; -EINVAL with @why; -ENOMEM
  */
 int ptw_condition_init(struct ptw_condition *cond, const struct ptwatch_watch *arg,
 		       const struct ptwatch_who *filters, struct ptwatch_refusal *why);
-/** ptw_condition_holds() - does a hit count? #DB context; @old and @new: as read back */
-bool ptw_condition_holds(struct ptw_condition *cond, u64 old, u64 new, struct pt_regs *regs);
+/** ptw_condition_free() - what _init() allocated; also after it failed */
+void ptw_condition_free(struct ptw_condition *cond);
+
+/*
+ * Does a hit count? In #DB context, in this order. The first two are inline: a hit that does not
+ * count is to cost little more than an empty handler.
+ */
+/** ptw_value_holds() - @old and @new: as read back */
+static __always_inline bool ptw_value_holds(const struct ptw_condition *cond, u64 old, u64 new)
+{
+	u64 flip = cond->changed ? old : cond->flip;
+
+	return (((new ^ flip) & cond->mask) - cond->low <= cond->span) != cond->inverted;
+}
+
+static __always_inline bool ptw_filters_hold(const struct ptw_condition *cond)
+{
+	/* By words, without a copy on a stack that the compiler would then guard. */
+	const struct {
+		u64 first;
+		u64 second;
+	} __packed *name = (const void *)current->comm;
+	u32 missing = cond->allow_kinds;
+	const struct ptw_filter *filter;
+
+	BUILD_BUG_ON(sizeof(*name) != sizeof(current->comm));
+
+	for (filter = cond->filters; filter != cond->filters_end; filter++) {
+		u64 first = (u32)current->pid | (u64)current->tgid << 32, second = 0;
+
+		if (filter->comm) {
+			first = name->first;
+			second = name->second;
+		}
+		if (((first ^ filter->want[0]) & filter->mask[0]) |
+		    ((second ^ filter->want[1]) & filter->mask[1]))
+			continue;
+		if (filter->deny)
+			return false;
+		missing &= ~filter->kind;
+	}
+	return !missing;
+}
+
+/** ptw_slow_conditions_hold() - if cond->slow */
+bool ptw_slow_conditions_hold(struct ptw_condition *cond, struct pt_regs *regs);
 
 /* ---- watch.c: hardware breakpoints ---- */
 
 #define PTW_MAX_SLOTS	4
+
+/* struct ptw_point.read, beside 1, 2, 4 and 8 */
+#define PTW_READ_NONE	0	/* instructions have no value */
+#define PTW_READ_USER	16	/* @len bytes of the process */
 
 /**
  * struct ptw_point - what one debug register holds, for one CPU or thread
  * @watch: whose part it is
  * @address, @len: what the register watches
  * @slot: which part of the watch that is
+ * @read: how its value is read: its length, or PTW_READ_*
  * @shadow: where the value at the last hit is kept: &@own_shadow for a per-CPU variable, else one
  *	that all CPUs share; the #DB handlers exchange it
- * @window_hits, @window_start: hits since that TSC, for max_storm
+ * @window_left, @window_start: hits since that TSC that are no storm yet, for max_storm
  * @event: NULL: not armed
  */
 struct ptw_point {
@@ -675,7 +770,8 @@ struct ptw_point {
 	u64 address;
 	u32 len;
 	u32 slot;
-	u32 window_hits;
+	u32 read;
+	s64 window_left;
 	u64 window_start;
 	u64 *shadow;
 	u64 own_shadow;
@@ -731,7 +827,7 @@ struct ptw_watch {
 
 /**
  * struct ptw_watch_request - WATCH_ADD, with everything it points to
- * @filters: arg.nr_filters of them, kmalloc()ed; a watch that is added takes them (and leaves NULL)
+ * @filters: arg.nr_filters of them, kmalloc()ed
  * @cpus: where accesses count; a watch that is added copies them
  * @seed: with PTWATCH_WATCH_USER, the value before the first hit
  * @why: out
@@ -809,13 +905,19 @@ int ptw_boot_watch_init(void);
  * @armed: number of @address that are set
  * @stopped: ptw_rtit_early_stop() cleared TraceEn at this hit; own CPU
  * @hardware: the CPU stops by itself at each #DB
+ * @either: both at once, to look at
  * @address: debug registers of freezing watches on this CPU, 0: unused
  * All but @stopped under ptw_config_lock, from any CPU.
  */
 struct ptw_early {
 	unsigned int armed;
-	bool stopped;
-	bool hardware;
+	union {
+		struct {
+			bool stopped;
+			bool hardware;
+		};
+		u16 either;
+	};
 	u64 address[PTW_MAX_SLOTS];
 };
 
@@ -823,15 +925,6 @@ DECLARE_PER_CPU(struct ptw_early, ptw_early);
 
 int ptw_freeze_init(void);
 void ptw_freeze_exit(void);
-/**
- * ptw_freeze_early_get() - have ptw_rtit_early_stop() called; with no lock of ours held; may sleep
- *
- * It changes kernel text, so it comes before tracing starts: a decoder knows one text only. It
- * stays until the module goes, as taking it back waits for seconds, until every task has been
- * elsewhere.
- * Return: false: this kernel can't.
- */
-bool ptw_freeze_early_get(void);
 /** ptw_freeze_hardware_possible() - could a TraceStop range stop at #DBs? */
 bool ptw_freeze_hardware_possible(void);
 /* Under cpus_read_lock() and ptw_config_lock; may sleep. */
@@ -845,14 +938,47 @@ void ptw_freeze_point_armed(unsigned int cpu, u64 address);
 void ptw_freeze_point_disarmed(unsigned int cpu, u64 address);
 /* #DB context */
 /** ptw_freeze_how() - PTWATCH_FREEZE_*, right after a freeze */
-u32 ptw_freeze_how(void);
+static __always_inline u32 ptw_freeze_how(void)
+{
+	if (this_cpu_read(ptw_early.hardware))
+		return PTWATCH_FREEZE_HARDWARE;
+	if (!this_cpu_read(ptw_early.stopped))
+		return PTWATCH_FREEZE_HANDLER;
+	this_cpu_write(ptw_early.stopped, false);
+	return PTWATCH_FREEZE_EARLY;
+}
+
 void __ptw_freeze_undo(void);
 /** ptw_freeze_undo() - this hit freezes nothing: go on, if something has stopped the trace */
-static inline void ptw_freeze_undo(void)
+static __always_inline void ptw_freeze_undo(void)
 {
-	if (unlikely(this_cpu_read(ptw_early.stopped) || this_cpu_read(ptw_early.hardware)))
+	if (unlikely(this_cpu_read(ptw_early.either)))
 		__ptw_freeze_undo();
 }
+
+/* ---- early.c: a call in front of the #DB handlers; not where ftrace has no direct calls ---- */
+
+#ifdef CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS
+/**
+ * ptw_freeze_early_get() - have ptw_rtit_early_stop() called; with no lock of ours held; may sleep
+ *
+ * It changes kernel text, so it comes before tracing starts: a decoder knows one text only. It
+ * stays until the module goes, as taking it back waits for seconds, until every task has been
+ * elsewhere.
+ * Return: false: this kernel can't.
+ */
+bool ptw_freeze_early_get(void);
+void ptw_freeze_early_exit(void);
+#else
+static inline bool ptw_freeze_early_get(void)
+{
+	return false;
+}
+
+static inline void ptw_freeze_early_exit(void)
+{
+}
+#endif
 
 /* ---- hit.c: the #DB handler ---- */
 
@@ -887,6 +1013,12 @@ struct ptw_stack {
  * Unwinding costs some hundred instructions a frame, so what fits is only copied.
  */
 void ptw_stack_take(struct ptw_stack *stack, struct pt_regs *regs);
+/** ptw_copy_words() - one instruction, and not memcpy(): KASAN would look at stacks' red zones */
+static __always_inline void ptw_copy_words(void *to, const void *from, unsigned long n)
+{
+	asm volatile("rep movsq" : "+D" (to), "+S" (from), "+c" (n) : : "memory");
+}
+
 /** ptw_stack_unwind() - fill in addr and nr, where _take() left that; any context */
 void ptw_stack_unwind(struct ptw_stack *stack, struct pt_regs *regs);
 /** ptw_stack_contains() - is ip or a return address in [@start, @end)? #DB context */
@@ -902,7 +1034,6 @@ u32 ptw_user_stack(unsigned long *to, u32 max, struct pt_regs *regs);
 /** struct ptw_alarm - what the #DB handler notes down */
 struct ptw_alarm {
 	struct ptw_watch *watch;	/* holds a reference */
-	u64 time;
 	u64 tsc;
 	u64 cgroup;
 	u64 address;			/* of the debug register that hit */
@@ -924,6 +1055,7 @@ struct ptw_alarm {
 	struct ptw_stack stack;
 	/* filled in by the worker */
 	u64 seq;
+	u64 time;
 	u32 trace_bank;
 	u64 trace_head;
 	u64 trace_size;
@@ -932,15 +1064,56 @@ struct ptw_alarm {
 int ptw_alarm_init(void);
 /** ptw_alarm_exit() - after the last watch is gone: waits for irq_work and worker */
 void ptw_alarm_exit(void);
+/** ptw_alarm_kick() - have the worker look for records, and for storms. #DB context. */
+void ptw_alarm_kick(void);
+
+#define PTW_RING_RECORDS	32	/* a power of two; about 5 KiB each */
+
+/**
+ * struct ptw_alarm_ring - the records of a CPU
+ * @head: next to be filled; written by the CPU's #DB handler
+ * @tail: next to be delivered; written by the worker
+ */
+struct ptw_alarm_ring {
+	unsigned int head;
+	unsigned int tail;
+	struct ptw_alarm record[PTW_RING_RECORDS];
+};
+
+DECLARE_PER_CPU(struct ptw_alarm_ring *, ptw_alarm_ring);
+extern atomic64_t ptw_alarms_lost;	/* records that no ring had room for */
+
 /**
  * ptw_alarm_reserve() - a record of this CPU's ring to fill in, NULL: none free, counted as lost.
  * #DB context.
  */
-struct ptw_alarm *ptw_alarm_reserve(void);
+static __always_inline struct ptw_alarm *ptw_alarm_reserve(void)
+{
+	struct ptw_alarm_ring *r = this_cpu_read(ptw_alarm_ring);
+	struct ptw_alarm *alarm;
+
+	/* Pairs with the worker's release: what it read from the record, it has read. */
+	if (r->head - smp_load_acquire(&r->tail) >= PTW_RING_RECORDS) {
+		atomic64_inc(&ptw_alarms_lost);
+		return NULL;
+	}
+	alarm = &r->record[r->head % PTW_RING_RECORDS];
+	alarm->lost = atomic64_read(&ptw_alarms_lost);
+	/* A pointer: the compiler would find the record anew at each use. */
+	OPTIMIZER_HIDE_VAR(alarm);
+	return alarm;
+}
+
 /** ptw_alarm_commit() - hand the reserved record to the worker. #DB context. */
-void ptw_alarm_commit(void);
-/** ptw_alarm_kick() - have the worker look for storms. #DB context. */
-void ptw_alarm_kick(void);
+static __always_inline void ptw_alarm_commit(void)
+{
+	struct ptw_alarm_ring *r = this_cpu_read(ptw_alarm_ring);
+
+	/* Pairs with the worker's acquire: it sees a record only when it is complete. */
+	smp_store_release(&r->head, r->head + 1);
+	ptw_alarm_kick();
+}
+
 /**
  * ptw_alarm_freeze_others() - freeze @session's trace on the other CPUs as soon as an IPI may be
  * sent. #DB context; an alarm or kick must follow.

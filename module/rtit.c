@@ -131,11 +131,15 @@ notrace noinline void ptw_rtit_early_stop(void *unused, unsigned long event,
 	struct ptw_cpu_trace *ct;
 	unsigned long dr6;
 
-	/* Other chains have the same signature. Hits of user code come here without in_nmi(). */
-	if (event != DIE_DEBUG || !in_nmi())
+	/* Other chains have the same signature. */
+	if (event != DIE_DEBUG)
+		return;
+	/* Stopped already: by hardware, or by the call from the function in front of this one. */
+	if (this_cpu_read(ptw_early.either) || !this_cpu_read(ptw_early.armed))
 		return;
 	early = this_cpu_ptr(&ptw_early);
-	if (!early->armed)
+	/* Hits of user code come here, too. */
+	if (!in_nmi())
 		return;
 	dr6 = *(unsigned long *)ERR_PTR(args->err);
 	if (!((dr6 & DR_TRAP0) && freezes(early, native_get_debugreg(0))) &&
@@ -159,6 +163,23 @@ NOKPROBE_SYMBOL(ptw_rtit_early_stop);
 void ptw_rtit_disable(void)
 {
 	write_ctl_disabled(0);
+}
+
+bool ptw_rtit_pause(void)
+{
+	u64 status;
+
+	write_ctl_disabled(0);
+	rdmsrq(MSR_IA32_RTIT_STATUS, status);
+	return !(status & (RTIT_STATUS_STOPPED | RTIT_STATUS_ERROR));
+}
+
+int ptw_rtit_resume(const struct ptw_rtit_config *config)
+{
+	/* For a PSB+, as in ptw_rtit_start(): each stretch can be decoded by itself. */
+	wrmsrq(MSR_IA32_RTIT_STATUS, 0);
+	return wrmsrq_safe(MSR_IA32_RTIT_CTL, config->ctl | RTIT_CTL_TOPA | RTIT_CTL_TRACEEN) ?
+		       -EIO : 0;
 }
 
 bool ptw_rtit_stop(struct ptw_rtit_output *output)

@@ -57,13 +57,7 @@ void ptw_stack_take(struct ptw_stack *stack, struct pt_regs *regs)
 	stack->nr = 0;
 	stack->base = regs->sp;
 	stack->size = size;
-	{
-		void *to = stack->copy, *from = (void *)regs->sp;
-		unsigned long words = size / 8;
-
-		/* Not memcpy(): KASAN would look at each frame's red zones, and complain. */
-		asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
-	}
+	ptw_copy_words(stack->copy, (void *)regs->sp, size / 8);
 }
 NOKPROBE_SYMBOL(ptw_stack_take);
 
@@ -160,8 +154,12 @@ u32 ptw_user_stack(unsigned long *to, u32 max, struct pt_regs *regs)
 	u32 n = 0;
 
 	if (!user_mode(regs)) {
-		/* Interrupt code is not the thread's doing; kernel threads have no user. */
-		if ((current->flags & PF_KTHREAD) || !current->mm || in_hardirq() ||
+		/*
+		 * Interrupt code, which has a stack of its own, is not the thread's doing (and not
+		 * in_hardirq(): so is each #DB, see __nmi_enter()). Kernel threads have no user.
+		 */
+		if ((current->flags & PF_KTHREAD) || !current->mm ||
+		    regs->sp - (unsigned long)task_stack_page(current) >= THREAD_SIZE ||
 		    in_serving_softirq())
 			return 0;
 		regs = task_pt_regs(current);

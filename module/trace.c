@@ -80,13 +80,13 @@ static void disown_local(void *info)
 	ct->owned = false;
 }
 
-void ptw_trace_halt(void)
+void ptw_trace_halt(bool wait)
 {
 	/*
 	 * Before the IPIs: a pass that did not see it is over when its CPU takes the IPI.
 	 */
 	ptw_engine_halt();
-	on_each_cpu(ptw_trace_emergency_stop, NULL, true);
+	on_each_cpu(ptw_trace_emergency_stop, NULL, wait);
 }
 
 /* ---- the control page; under ptw_config_lock ---- */

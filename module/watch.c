@@ -208,7 +208,13 @@ void ptw_point_init(struct ptw_point *point, struct ptw_watch *watch, u32 slot, 
 	point->slot = slot;
 	point->shadow = &watch->shadow[slot];
 	point->window_start = rdtsc();
-	point->window_hits = 0;
+	point->window_left = watch->arg.max_storm;
+	if (watch->arg.access == PTWATCH_ACCESS_X)
+		point->read = PTW_READ_NONE;
+	else if (watch->arg.flags & PTWATCH_WATCH_USER)
+		point->read = PTW_READ_USER;
+	else
+		point->read = point->len;
 }
 
 void ptw_point_disarm(struct ptw_point *point)
@@ -364,7 +370,7 @@ static void watch_free(struct kref *kref)
 
 	put_pid(watch->owner_pid);
 	free_cpumask_var(watch->cpus);
-	kfree(watch->cond.filters);
+	ptw_condition_free(&watch->cond);
 	kvfree(watch->point);
 	kfree(watch);
 }
@@ -413,13 +419,12 @@ int ptw_watch_add(struct ptw_session *session, struct ptw_watch_request *request
 	request->why.slots = HBP_NUM;
 	error = check_arg(session, arg, &request->why);
 	error = error ?: ptw_condition_init(&cond, arg, request->filters, &request->why);
-	if (error)
-		return error;
-	watch = watch_alloc(session, request);
-	if (!watch)
-		return -ENOMEM;
+	watch = error ? NULL : watch_alloc(session, request);
+	if (!watch) {
+		ptw_condition_free(&cond);
+		return error ?: -ENOMEM;
+	}
 	watch->cond = cond;
-	request->filters = NULL;
 	/*
 	 * Used up even if arming fails below: a CPU that was armed may have been hit meanwhile, and
 	 * that alarm carries the number.

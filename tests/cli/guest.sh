@@ -137,6 +137,8 @@ is "$status" 1 'a command that does not exist: status 1'
 like "$stderr" 'cannot run /nonexistent/program: No such file' 'a command that does not exist: says so'
 for signal in INT TERM; do
 	# The shell starts its background jobs with SIGINT ignored.
+	# The job may come to its redirection only after we looked whether it is armed.
+	: >"$out/stderr"
 	env --default-signal=INT ptwatch watch kv_cache_meta:8:w 2>"$out/stderr" &
 	pid=$!
 	until_true grep -q ^armed: "$out/stderr"
@@ -145,6 +147,7 @@ for signal in INT TERM; do
 	is "$?" 1 "SIG$signal before any hit: status 1"
 	like "$(<"$out/stderr")" 'interrupted; nothing had touched' "SIG$signal before any hit: says so"
 done
+: >"$out/stderr"
 ptwatch watch kv_cache_meta:8:w 2>"$out/stderr" &
 pid=$!
 until_true grep -q ^armed: "$out/stderr"
@@ -223,7 +226,16 @@ run ptwatch info
 like "$stdout" "Held by +perf \(pid $perf\), on CPU 0" 'info: perf holds Intel PT'
 end_job "$perf"
 until_true ptwatch watch kv_cache_meta:8:w --freeze -o free >/dev/null 2>&1
-refuses 1 '--buffer 512G is larger than this machine gives; take at most' ptwatch watch kv_cache_meta:8:w --freeze -m 512G
+# The limit: all CPUs' buffers within half of the memory
+most=$(ptwatch info --json | python3 -c 'import json, os, sys
+most = json.load(sys.stdin)["pt"]["max_buffer_size"]
+total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
+print(most if most == total // 2 // os.cpu_count() & ~4095 else f"{most} of {total}")')
+like "$most" '^[0-9]+$' 'max_buffer_size is a CPU'"'"'s share of half of the memory'
+refuses 1 '--buffer 512G is larger than this machine gives; take at most [0-9.]+ MiB, a CPU'"'"'s share of half its memory$' \
+	ptwatch watch kv_cache_meta:8:w --freeze -m 512G
+refuses 1 "--ring $((most + 4096)) is larger than this machine gives; take at most [0-9.]+ MiB, a CPU's share of half its memory\$" \
+	ptwatch snapshot --ring $((most + 4096)) -C 0
 refuses 1 "CPU 77 is not online; online: $(</sys/devices/system/cpu/online)\$" ptwatch watch kv_cache_meta:8:w --freeze -C 77
 refuses 1 'nonexistent' ptwatch watch kv_cache_meta:8:w --freeze -o /nonexistent/dir/crime
 
@@ -240,6 +252,7 @@ is "${PIPESTATUS[0]}" 1 'watch --freeze and a reader that left: status 1'
 ok 'the recording is written all the same' test -s closed/data -a -s closed/alarms.jsonl
 is "$(echo closed*)" closed 'and nothing else is left'
 for signal in QUIT USR1; do
+	: >"$out/stderr"
 	ptwatch watch panic:x --freeze -o early 2>"$out/stderr" &
 	pid=$!
 	until_true grep -q ^armed: "$out/stderr"

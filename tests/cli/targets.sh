@@ -237,6 +237,7 @@ like "$stdout" "^ *$id  armed    pokee_word:8:w +persistent +hits 5 = alarms 4 \
 run ptwatch watches --follow --json -n 4 --timeout 20
 is "$status $(of 'a["new"][-1:], a["watch"]' | tr '\n' ' ')" "0 1 $id 2 $id 4 $id 5 $id " \
 	'watches --follow: alarms from before it began'
+: >"$out/stdout"
 timeout 60 ptwatch watches --follow --json -n 5 >"$out/stdout" 2>"$out/stderr" &
 watcher=$!
 until_true grep -q . "$out/stdout"

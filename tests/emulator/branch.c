@@ -110,8 +110,10 @@ static void psb_plus(struct vcpu *v, uint64_t ip, bool start)
 	struct packet_writer *w = &v->writer;
 	struct flow *f = &v->flow;
 
-	if (opts.errata & ERRATUM_SKL168)
+	if (opts.errata & ERRATUM_SKL168) {
 		clock_drop_cyc(v);
+		w->stamp = NULL;
+	}
 	packet_psb(w);
 	/* No CYC inside of PSB+. */
 	w->stamp = NULL;
@@ -238,6 +240,30 @@ static bool overflow_over(struct vcpu *v, uint64_t ip, bool branched)
 	return true;
 }
 
+/* A PSB+ is due, and comes; with that erratum after another block, so that there are cycles to lose. */
+static bool psb_comes(struct vcpu *v)
+{
+	if (v->writer.since_psb < PSB_PERIOD(v->rtit.ctl))
+		return false;
+	if (!(opts.errata & ERRATUM_SKL168))
+		return true;
+	v->flow.psb_late = !v->flow.psb_late;
+	return !v->flow.psb_late;
+}
+
+static void halt(struct vcpu *v, uint64_t status_bit)
+{
+	v->rtit.status |= status_bit;
+	v->tracing = false;
+	instrument_update(v);
+	v->flow.packet_en = false;
+	/* What is still buffered has nowhere to go. */
+	packet_reset(&v->writer);
+	if (opts.log)
+		fprintf(stderr, "intel_pt: cpu%u: halted, STATUS bit %#" PRIx64 "\n", v->index,
+			status_bit);
+}
+
 /* TraceStop, if ip is where a range says so. True if tracing has ended. */
 static bool check_stop(struct vcpu *v, uint64_t ip, const struct insn *by)
 {
@@ -251,7 +277,7 @@ static bool check_stop(struct vcpu *v, uint64_t ip, const struct insn *by)
 	}
 	packet_tracestop(&v->writer);
 	packet_flush(&v->writer);
-	trace_halt(v, STATUS_STOPPED);
+	halt(v, STATUS_STOPPED);
 	return true;
 }
 
@@ -308,7 +334,6 @@ static void retire(struct vcpu *v, const struct insn *insn, uint64_t next, uint6
 			packet_ip(w, PACKET_TIP, ip);
 		break;
 	case INSN_FAR:
-	case INSN_SOFT_INT:
 		if (mode_changed)
 			mode_exec(v);
 		packet_ip(w, PACKET_TIP, ip);
@@ -470,7 +495,7 @@ void branch_on_block(struct vcpu *v, const struct block *b)
 			rflags = guest_reg(v, GUEST_RFLAGS);
 	}
 	if (v->flow.power_down)
-		power_wake(v);
+		power_wake(v, false);
 	/* After a discontinuity everything before it has been settled. */
 	if (v->flow.resume)
 		v->flow.block = NULL;
@@ -486,57 +511,47 @@ void branch_on_block(struct vcpu *v, const struct block *b)
 	if (v->writer.lost && !overflow_over(v, pc, branched))
 		return;
 	clock_tick(v);
-	if (v->writer.since_psb >= PSB_PERIOD(v->rtit.ctl))
+	if (psb_comes(v))
 		psb_plus(v, pc, false);
 }
 
 /*
  * An interrupt or exception took the flow from `from`, the address to which it would return, to
- * `to`. The vCPU is in the handler already, with the frame pushed.
+ * `to`. Of a software interrupt `from` is the address of INT itself, and that is what FUP names, too
+ * (SDM, "FUP Cases and IP Payload"). The vCPU is in the handler already, with the frame pushed.
  */
 void branch_on_discon(struct vcpu *v, uint64_t from, uint64_t to)
 {
 	const struct block *b = v->flow.block;
 	struct packet_writer *w = &v->writer;
-	bool branched = take_branched(v, NULL), was, now, mode_changed, soft = false;
-	uint64_t branch_pc = 0;
+	bool branched = take_branched(v, NULL), was, now, mode_changed;
+	uint64_t branch_pc;
 
 	if (branched) {
 		branch_pc = b->start + b->last_off + v->flow.delta;
-		if (b->last.kind == INSN_SOFT_INT) {
-			/*
-			 * An INT instruction is a far transfer, but a fault of it (a gate that may
-			 * not be used) is an exception, with an error code.
-			 */
-			soft = !guest_frame_has_error(v);
+		if (b->last.kind == INSN_INT1) {
+			from = branch_pc;
 			branched = false;
-		} else if (from == branch_pc) {
-			/* It faulted; except for a jump to itself, which can't. */
+		}
+		/* It faulted; except for a jump to itself, which can't. */
+		if (from == branch_pc)
 			branched = b->last.disp == -b->last.len &&
 				   (b->last.kind == INSN_JUMP || b->last.kind == INSN_COND);
-		}
 	}
 	if (v->flow.resume)
 		v->flow.block = NULL;
 	if (v->flow.power_down)
-		power_wake(v);
-	if (soft)
-		inner_edges(v, b, UINT64_MAX);
-	else
-		finish_block(v, branched, from, branched && b->last.kind == INSN_FAR ? guest_frame(v, 1) : 0,
-			     guest_frame(v, 2));
+		power_wake(v, true);
+	finish_block(v, branched, from, branched && b->last.kind == INSN_FAR ? guest_frame(v, 1) : 0,
+		     guest_frame(v, 2));
 	if (v->tracing && v->flow.iflag_asked)
 		branch_iflag(v, from, guest_frame(v, 2));
 	v->flow.resume = to;
 	v->flow.block = NULL;
 	if (!v->tracing)
 		return;
-	event_interrupt(v, from - (soft ? b->last.len : 0), to);
+	event_interrupt(v, from, to);
 	mode_changed = set_context(v, guest_reg(v, GUEST_CS), guest_reg(v, GUEST_RFLAGS));
-	if (soft) {
-		retire(v, &b->last, from, to, mode_changed);
-		return;
-	}
 	was = v->flow.packet_en;
 	now = evaluate(v, to);
 	if (was && branches_on(v))
@@ -606,23 +621,15 @@ void trace_output(void *opaque, const uint8_t *data, size_t len)
 {
 	struct vcpu *v = opaque;
 
-	if (v->rtit.status & (STATUS_ERROR | STATUS_STOPPED))
+	if (opts.drill || v->rtit.status & (STATUS_ERROR | STATUS_STOPPED))
 		return;
 	output_events(v, topa_write(&v->topa, data, len));
 }
 
 void trace_halt(struct vcpu *v, uint64_t status_bit)
 {
-	v->rtit.status |= status_bit;
-	v->tracing = false;
-	instrument_update(v);
-	v->flow.packet_en = false;
-	/* What is still buffered has nowhere to go. */
-	packet_reset(&v->writer);
+	halt(v, status_bit);
 	truth_stop(v);
-	if (opts.log)
-		fprintf(stderr, "intel_pt: cpu%u: halted, STATUS bit %#" PRIx64 "\n", v->index,
-			status_bit);
 }
 
 void trace_sync(struct vcpu *v)
@@ -659,6 +666,7 @@ void trace_start(struct vcpu *v)
 	f->resume = 0;
 	f->lost_branches = 0;
 	f->psb_cut = false;
+	f->psb_late = false;
 	f->settled = 1;
 	f->iflag_asked = false;
 	f->power_down = false;
@@ -692,11 +700,23 @@ void trace_start(struct vcpu *v)
 	}
 }
 
+void trace_drill(struct vcpu *v)
+{
+	v->rtit.ctl = CTL_TRACEEN | CTL_OS | CTL_USER | CTL_BRANCHEN | CTL_TSCEN | CTL_MTCEN | CTL_CYCEN | CTL_EVENTEN;
+	v->tracing = true;
+	v->flow.settled = 1;
+	v->flow.mode = PACKET_EXEC_16;
+	packet_reset(&v->writer);
+	instrument_update(v);
+	want_attention(v);
+}
+
 void trace_stop(struct vcpu *v, uint64_t insn_vaddr)
 {
 	struct flow *f = &v->flow;
 	const struct block *b = f->block;
 
+	truth_count(v);
 	truth_stop(v);
 	if (v->tracing) {
 		if (b)

@@ -34,18 +34,19 @@
 #define MARK_START 0
 #define MARK_OVERFLOW 1
 
-struct truth {
-	uint64_t *ips;
-	size_t n;
-	size_t at;
-	uint64_t traces;	/* TraceEn edges passed */
-};
-
 /* Code that changes: see capture.c. */
 struct versions {
 	uint64_t addr, size, commit;
 	uint8_t *code[8];
 	unsigned int n, at;
+};
+
+struct truth {
+	uint64_t *ips;
+	size_t n;
+	size_t at;
+	uint64_t traces;	/* TraceEn edges passed */
+	struct versions *versions;	/* of the trace */
 };
 
 struct result {
@@ -221,6 +222,15 @@ static bool catch_up(struct truth *t, struct result *r, uint64_t ip)
 	return false;
 }
 
+/* The instruction at ip was executed: it may be the one that follows a change of the code. */
+static void count_change(struct versions *v, uint64_t ip, struct result *r)
+{
+	if (!v->n || ip != v->commit)
+		return;
+	v->at = (v->at + 1) % v->n;
+	r->changes++;
+}
+
 /* The rest of the truth up to where an overflow resolved is lost. False if there is no such place. */
 static bool skip_lost(struct truth *t, struct result *r)
 {
@@ -230,10 +240,12 @@ static bool skip_lost(struct truth *t, struct result *r)
 		/* Each trace before the last of them has ended with all its overflows resolved. */
 		if (t->ips[t->at] == MARK_START && lost)
 			return false;
-		if (t->ips[t->at] == MARK_START)
+		if (t->ips[t->at] == MARK_START) {
 			t->traces++;
-		else
+		} else {
+			count_change(t->versions, t->ips[t->at], r);
 			lost++;
+		}
 		t->at++;
 	}
 	if (t->at == t->n)
@@ -280,7 +292,7 @@ static int drain_events(struct pt_insn_decoder *d, int status, const struct pt_i
 	return status;
 }
 
-static void compare_trace(struct pt_insn_decoder *d, struct truth *t, struct result *r, struct versions *v)
+static void compare_trace(struct pt_insn_decoder *d, struct truth *t, struct result *r)
 {
 	int status = pt_insn_sync_forward(d);
 	struct pt_insn insn = { 0 };
@@ -300,10 +312,7 @@ static void compare_trace(struct pt_insn_decoder *d, struct truth *t, struct res
 			show_difference(d, t, insn.ip);
 			return;
 		}
-		if (v->n && insn.ip == v->commit) {
-			v->at = (v->at + 1) % v->n;
-			r->changes++;
-		}
+		count_change(t->versions, insn.ip, r);
 		r->equal++;
 		r->ended_at_mov_cr3 = false;
 		if (insn.ip >> 63)
@@ -362,7 +371,8 @@ int main(int argc, char **argv)
 		pt_image_set_callback(image, read_version, &versions);
 		d = pt_insn_alloc_decoder(&config);
 		pt_insn_set_image(d, image);
-		compare_trace(d, &t, &r, &versions);
+		t.versions = &versions;
+		compare_trace(d, &t, &r);
 		pt_insn_free_decoder(d);
 		pt_image_free(image);
 		free(trace);

@@ -7,6 +7,8 @@
  * counted, so what reading and printing costs is in no result. A read without marks includes the instruction
  * that reads: of two reads, the difference is what came after the first, up to and with the second.
  *
+ * Counting begins with the first of all these: instructions before it are in no count.
+ *
  * There is one pair of marks for all CPUs. What other CPUs than the marking one count there is what they
  * had executed at that moment, to a translated block.
  */
@@ -67,6 +69,7 @@ bool count_mark(struct vcpu *v, bool kernel, uint32_t what)
 {
 	if (what != COUNT_BEGIN && what != COUNT_END)
 		return false;
+	instrument_count(v);
 	if (what == COUNT_BEGIN || marks.begun)
 		mark(v, kernel, what == COUNT_END);
 	return true;
@@ -108,6 +111,7 @@ bool count_read(struct vcpu *v, uint32_t what, uint64_t *value)
 	if (!exists(what))
 		return false;
 	*value = 0;
+	instrument_count(v);
 	g_mutex_lock(&marks.lock);
 	for (unsigned int i = 0; i < vcpu_count(); i++) {
 		if (is_own(what) && i != v->index)

@@ -207,8 +207,11 @@ void insn_decode(const uint8_t *bytes, size_t len, struct insn *out)
 	case 0xf4:
 		out->kind = INSN_HLT;
 		return;
-	case 0xcc: case 0xcd: case 0xce: case 0xf1:
+	case 0xcc: case 0xcd: case 0xce:
 		out->kind = INSN_SOFT_INT;
+		return;
+	case 0xf1:
+		out->kind = INSN_INT1;
 		return;
 	case 0xff:
 		switch ((modrm >> 3) & 7) {

@@ -17,8 +17,8 @@ enum insn_kind {
 	INSN_INDIRECT_CALL,
 	INSN_RET,		/* near RET */
 	INSN_FAR,		/* far JMP, CALL, RET, IRET, SYSCALL, SYSRET, SYSENTER, SYSEXIT */
-	INSN_SOFT_INT,		/* INT n, INT3, INT1, INTO: far transfers too, but QEMU reports them
-				 * as discontinuities */
+	INSN_SOFT_INT,		/* INT n, INT3, INTO: discontinuities to QEMU */
+	INSN_INT1,		/* likewise, but it says that they come from the next instruction */
 	/* Instructions that the emulator intercepts. */
 	INSN_CPUID,
 	INSN_RDMSR,

@@ -2,9 +2,12 @@
 /*
  * What is instrumented with what, and the counting of executed instructions.
  *
- * There are two kinds of translation. As long as no vCPU traces or samples, a block only adds the number of
- * its instructions to a counter and notes that it has begun. When the first one needs the block callback, all
- * blocks are translated anew, with it; and back again when nobody has needed it for a while.
+ * There are three kinds of translation. As long as nobody counts, a block has nothing but the callbacks of what it
+ * intercepts, if anything. When a counter is looked at for the first time, or one of the PMU's is on, all blocks are
+ * translated anew: each adds the number of its instructions to a counter and notes that it has begun. And when the
+ * first vCPU traces or samples, so that it needs the block callback, again, with that; and back when nobody has
+ * needed it for a while. Blocks that intercept something count always: so that what comes after the instruction which
+ * asked for it counts, too.
  *
  * Counted is what was executed: instructions that completed. A block counts as a whole as it begins (up to
  * and with the next intercepted instruction, so that the callback of that sees exact counts), and is put
@@ -12,6 +15,7 @@
  *
  *  - A fault: RF is set in the pushed flags. The instruction it returns to, and what comes after it in the
  *    block begun last, was not executed.
+ *  - INTO that traps: RF is clear, and what comes after it in the block was not executed.
  *  - An interrupt in the middle of a REP, likewise.
  *  - QEMU leaves a block to repeat an instruction alone: a store to a watched or a code page, an atomic access
  *    for which the other CPUs must stand still, the next iterations of a REP. A block of one instruction
@@ -26,25 +30,68 @@
 
 #define HOT(field) ((qemu_plugin_u64){ board, offsetof(struct hot, field) })
 
+enum translation {
+	BARE,			/* only what is intercepted */
+	COUNTING,
+	CALLING,		/* counting, and with the block callback */
+};
+
 static struct {
 	GMutex lock;
-	bool on;		/* blocks are translated with the callback */
+	enum translation kind;
+	bool count;		/* counters were looked at: there is no way back to BARE */
 } blocks;
+
+/* Translate so from now on, if that is more. What v executes counts already; the others' part begins as they stop. */
+static void translate(struct vcpu *v, enum translation kind)
+{
+	if (kind == BARE)
+		return;
+	v->counts = true;
+	if (kind <= blocks.kind)
+		return;
+	blocks.kind = kind;
+	internal_flush(v->index);
+}
+
+/* All translations are gone, and all vCPUs stand still. */
+void instrument_flushed(void)
+{
+	for (unsigned int i = 0; i < vcpu_count(); i++) {
+		struct vcpu *v = vcpu_get(i);
+
+		/* The block that it noted last may have been over long ago. */
+		if (!v->counts)
+			v->hot->begun = 0;
+		v->counts = blocks.kind != BARE;
+	}
+}
+
+void instrument_vcpu_init(struct vcpu *v)
+{
+	v->counts = blocks.kind != BARE;
+}
+
+void instrument_count(struct vcpu *v)
+{
+	g_mutex_lock(&blocks.lock);
+	blocks.count = true;
+	translate(v, COUNTING);
+	g_mutex_unlock(&blocks.lock);
+}
 
 void instrument_update(struct vcpu *v)
 {
-	bool need = v->tracing || v->pmu.armed || (v->patch.pending && v->patch.at_block);
+	bool need = v->tracing || v->pmu.armed || (v->patch.pending && v->patch.at_block), needed = v->needs_blocks;
 
-	if (need == v->needs_blocks)
+	if (need == needed && v->pmu.counting == v->needs_count)
 		return;
 	g_mutex_lock(&blocks.lock);
 	v->needs_blocks = need;
-	if (need && !blocks.on) {
-		blocks.on = true;
-		internal_flush(v->index);
-	}
+	v->needs_count = v->pmu.counting;
+	translate(v, need ? CALLING : v->needs_count ? COUNTING : BARE);
 	g_mutex_unlock(&blocks.lock);
-	if (need)
+	if (need || !needed)
 		return;
 	v->settle_at = executed(v) + SETTLE;
 	want_attention(v);
@@ -52,13 +99,16 @@ void instrument_update(struct vcpu *v)
 
 static void settle(struct vcpu *v)
 {
-	bool needed = false;
+	bool needed = false, count;
 
 	g_mutex_lock(&blocks.lock);
-	for (unsigned int i = 0; i < vcpu_count(); i++)
+	count = blocks.count;
+	for (unsigned int i = 0; i < vcpu_count(); i++) {
 		needed |= vcpu_get(i)->needs_blocks;
-	if (!needed && blocks.on) {
-		blocks.on = false;
+		count |= vcpu_get(i)->needs_count;
+	}
+	if (!needed && blocks.kind == CALLING) {
+		blocks.kind = count ? COUNTING : BARE;
 		internal_flush(v->index);
 	}
 	g_mutex_unlock(&blocks.lock);
@@ -178,14 +228,18 @@ static void count_discon(struct vcpu *v, uint64_t from, bool exception)
 	const struct block *c = begun(v);
 	int i;
 
-	if (!c)
+	if (!c || !v->counts)
 		return;
 	/* A block may run at another address than it was translated for, by whole pages. */
 	i = index_at(c, (from - c->start) & 0xfff);
 	if (i < 0)
 		return;
-	if (exception ? guest_frame(v, 2) & RFLAGS_RF && !fetch_fault(v, from) : c->rep && i == c->n - 1)
+	if (exception && !(guest_frame(v, 2) & RFLAGS_RF)) {
+		/* INTO, the one software interrupt that doesn't end its block; others come of its last instruction. */
+		cut_short(v, c, i, i + 1);
+	} else if (exception ? !fetch_fault(v, from) : c->rep && i == c->n - 1) {
 		cut_short(v, c, i, i);
+	}
 }
 
 static void on_discon(unsigned int index, int type, uint64_t from, uint64_t to, void *opaque)
@@ -245,16 +299,29 @@ static void intercept(struct qemu_plugin_insn *insn, const struct insn *d, uint6
 		qemu_plugin_register_vcpu_mem_cb(insn, guest_on_lidt, REGS_READ, MEM_READ, NULL);
 	if (d->kind >= G_N_ELEMENTS(callbacks) || !callbacks[d->kind].cb)
 		return;
-	if ((d->kind == INSN_CLI || d->kind == INSN_STI) && !(blocks.on && caps & PT_CAP_EVENT))
+	if ((d->kind == INSN_CLI || d->kind == INSN_STI) && !(blocks.kind == CALLING && caps & PT_CAP_EVENT))
 		return;
-	if ((d->kind == INSN_HLT || d->kind == INSN_MWAIT) && !(blocks.on && caps & PT_CAP_POWER))
+	if ((d->kind == INSN_HLT || d->kind == INSN_MWAIT) && !(blocks.kind == CALLING && caps & PT_CAP_POWER))
 		return;
-	s = g_new0(struct site, 1);
+	s = block_alloc(sizeof(*s));
 	s->vaddr = qemu_plugin_insn_vaddr(insn);
 	s->block = block;
 	s->len = d->len;
 	s->last = last;
 	qemu_plugin_register_vcpu_insn_exec_cb(insn, callbacks[d->kind].cb, callbacks[d->kind].regs, s);
+}
+
+static bool intercepts_any(struct qemu_plugin_tb *tb)
+{
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct insn d;
+		uint8_t bytes[16];
+
+		insn_decode(bytes, qemu_plugin_insn_data(qemu_plugin_tb_get_insn(tb, i), bytes, sizeof(bytes)), &d);
+		if (d.kind >= INSN_CPUID)
+			return true;
+	}
+	return false;
 }
 
 static bool reads_counts(enum insn_kind kind)
@@ -284,15 +351,19 @@ static unsigned int segment(struct block *b, const bool *looks, unsigned int fro
 static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
-	struct block *b = g_malloc0(sizeof(*b) + n * sizeof(b->off[0]));
-	g_autofree bool *looks = g_new0(bool, n);
+	g_autofree bool *looks = NULL;
 	qemu_plugin_u64 clock = HOT(clock);
 	struct insn d = { 0 };
 	unsigned int to = 0;
 	uint64_t vaddr = 0;
 	bool any = false, intercepts = false;
+	struct block *b;
 
 	(void)opaque;
+	if (blocks.kind == BARE && !intercepts_any(tb))
+		return;
+	b = block_alloc(sizeof(*b) + n * sizeof(b->off[0]));
+	looks = g_new0(bool, n);
 	b->start = qemu_plugin_tb_vaddr(tb);
 	b->host = qemu_plugin_insn_haddr(qemu_plugin_tb_get_insn(tb, 0));
 	b->kernel = !guest_translated_cpl();
@@ -312,14 +383,14 @@ static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 	b->end = vaddr + d.len;
 	b->rep = d.rep;
 	if (any)
-		b->counted = g_new(uint16_t, n);
+		b->counted = block_alloc(n * sizeof(b->counted[0]));
 
-	if (n == 1 && may_repeat(&d)) {
+	if (n == 1 && blocks.kind != BARE && may_repeat(&d)) {
 		qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_single, REGS_NONE, COND_NE, HOT(begun), 0, b);
 		qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, 0), on_single_access, REGS_NONE,
 						 MEM_RW, b);
 	}
-	if (blocks.on) {
+	if (blocks.kind == CALLING) {
 		qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_block, REGS_WRITE, COND_GT, clock,
 							  CLOCK_ALARM, b);
 		truth_translate(tb, HOT(truth));
@@ -342,10 +413,10 @@ static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 			intercept(insn, &d, b->start, i == n - 1);
 		}
 	}
-	if (insn_is_branch(d.kind) || d.kind == INSN_SOFT_INT) {
+	if (insn_is_branch(d.kind) || d.kind == INSN_INT1) {
 		b->last = d;
 		b->last_off = b->off[n - 1];
-		if (blocks.on)
+		if (blocks.kind == CALLING)
 			qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(qemu_plugin_tb_get_insn(tb, n - 1),
 									    OP_STORE, HOT(branched),
 									    (uintptr_t)b);
@@ -354,6 +425,9 @@ static void on_translate(struct qemu_plugin_tb *tb, void *opaque)
 
 void instrument_init(qemu_plugin_id_t id)
 {
+	/* The first CPU begins so, without a flush. */
+	blocks.count = opts.stats;
+	blocks.kind = opts.drill ? CALLING : opts.stats ? COUNTING : BARE;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate, NULL);
 	qemu_plugin_register_vcpu_discon_cb(id, DISCON_INTERRUPT | DISCON_EXCEPTION, on_discon, NULL);
 }

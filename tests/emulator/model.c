@@ -49,7 +49,7 @@ static const struct model models[] = {
 	},
 	{
 		.name = "broadwell",
-		.about = "single-entry ToPA, BranchEn always on, no ranges, MTC, CYC; PT or VMX",
+		.about = "single-entry ToPA, BranchEn always on; no ranges, no MTC, no CYC; PT or VMX",
 		.qemu_cpu = "Broadwell",
 		.pt_ebx = PT_CAP_CR3_FILTER,
 		.pt_ecx = PT_CAP_TOPA,
@@ -83,7 +83,7 @@ static const struct model models[] = {
 	{
 		.name = "alderlake-n",
 		.about = "a client: all of sapphirerapids, event trace and TNT disable",
-		.qemu_cpu = "Skylake-Client,model=190,stepping=0",
+		.qemu_cpu = "Skylake-Client,model=190,stepping=0,+monitor",
 		.pt_ebx = SKYLAKE_EBX | PT_CAP_PTWRITE | PT_CAP_POWER | PT_CAP_PRESERVE | PT_CAP_EVENT |
 			  PT_CAP_NO_TNT,
 		.pt_ecx = ALL_ECX,

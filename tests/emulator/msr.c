@@ -14,6 +14,7 @@
 #define FEATURE_VMX 4
 #define MSR_VMX_MISC 0x485
 #define CR4_PCE (1u << 8)
+#define CR4_VMXE (1u << 13)
 
 static enum msr_result read_msr(struct vcpu *v, uint32_t msr, uint64_t *value)
 {
@@ -42,15 +43,38 @@ static enum msr_result read_msr(struct vcpu *v, uint32_t msr, uint64_t *value)
 	return pmu_read(v, msr, value);
 }
 
+/*
+ * TCG has no VMX, but where that excludes Intel PT what matters can be had: CR4.VMXE is set, TraceEn is cleared, and
+ * IA32_RTIT_CTL can't be written (SDM vol. 3D, appendix A.6). The kernel doesn't know of the bit in CR4, and clears it
+ * when it next writes CR4.
+ */
+static enum msr_result set_vmx(struct vcpu *v, bool on, uint64_t insn_vaddr)
+{
+	uint64_t cr4 = guest_reg(v, GUEST_CR4);
+
+	if (opts.model->vmx == VMX_NONE)
+		return MSR_GP;
+	guest_set_reg(v, GUEST_CR4, on ? cr4 | CR4_VMXE : cr4 & ~(uint64_t)CR4_VMXE);
+	if (on && opts.model->vmx == VMX_WITHOUT_PT && v->rtit.ctl & CTL_TRACEEN) {
+		trace_stop(v, insn_vaddr);
+		v->rtit.ctl &= ~(uint64_t)CTL_TRACEEN;
+	}
+	return MSR_OK;
+}
+
 static enum msr_result write_msr(struct vcpu *v, uint32_t msr, uint64_t value, uint64_t insn_vaddr)
 {
 	bool was_on = v->rtit.ctl & CTL_TRACEEN;
 	struct rtit changed = v->rtit;
 	enum msr_result ret;
 
+	if (msr == VMX_MSR)
+		return set_vmx(v, value, insn_vaddr);
 	if ((msr & COUNT_MSR_MASK) == COUNT_MSR)
 		return count_mark(v, true, msr & ~COUNT_MSR_MASK) ? MSR_OK : MSR_GP;
 	if (msr == MSR_FEATURE_CONTROL && opts.model->vmx != VMX_NONE)
+		return MSR_GP;
+	if (msr == MSR_RTIT_CTL && opts.model->vmx == VMX_WITHOUT_PT && guest_reg(v, GUEST_CR4) & CR4_VMXE)
 		return MSR_GP;
 	ret = rtit_write(&changed, opts.model, msr, value);
 	if (ret == MSR_OTHER)
@@ -132,8 +156,10 @@ void msr_on_rdpmc(unsigned int index, void *opaque)
 		return;
 	if (!pmu_rdpmc(v, guest_reg(v, GUEST_RCX), &value))
 		return;
+	if (guest_exec_mode(v, guest_reg(v, GUEST_CS)) == PACKET_EXEC_64)
+		internal_learn(v);
 	internal_restore_state(index, CALL_SITE());
 	guest_set_reg(v, GUEST_RAX, (uint32_t)value);
 	guest_set_reg(v, GUEST_RDX, value >> 32);
-	qemu_plugin_set_pc(guest_reg(v, GUEST_RIP) + s->len);
+	internal_continue(v, guest_reg(v, GUEST_RIP) + s->len);
 }

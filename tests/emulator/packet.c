@@ -33,7 +33,7 @@ static void put(struct packet_writer *w, enum packet_class class, const void *da
 {
 	if (w->lost)
 		return;
-	if (w->len + len > sizeof(w->buf))
+	if (w->len + len > (w->limit ? w->limit : sizeof(w->buf)))
 		packet_flush(w);
 	memcpy(w->buf + w->len, data, len);
 	w->len += len;

@@ -47,6 +47,7 @@ enum packet_class {
 struct packet_writer {
 	uint8_t buf[PACKET_BUFFER];
 	size_t len;
+	size_t limit;		/* bytes to gather at most, 0: all that fit */
 	uint64_t last_ip;	/* as the decoder has it */
 	bool ip_known;		/* false: the next IP goes out in full */
 	uint64_t tnt;		/* pending bits, the newest in bit 0 */

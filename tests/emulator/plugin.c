@@ -13,6 +13,9 @@ struct options opts = {
 };
 
 struct qemu_plugin_scoreboard *board;
+/* A fraction of TOPA_EARLY_INT, but a PSB must fit. */
+#define SINGLE_ENTRY_LIMIT 32
+
 static struct vcpu *vcpus[MAX_VCPUS];
 static unsigned int n_vcpus;
 static GMutex init_lock;
@@ -47,11 +50,15 @@ static void on_vcpu_init(unsigned int index, void *opaque)
 	v->topa.single_entry = !(opts.model->pt_ecx & PT_CAP_TOPA_MULTI);
 	v->rtit.output_mask = 0x7f;
 	v->writer.output = trace_output;
+	/* There the interrupt for a region comes before its end, which must not have been passed already. */
+	if (v->topa.single_entry)
+		v->writer.limit = SINGLE_ENTRY_LIMIT;
 	v->writer.stamp = clock_stamp;
 	v->writer.opaque = v;
 	v->writer.overflow = opts.overflow;
 	v->writer.cut_cyc = opts.errata & ERRATUM_SKD007;
 	truth_vcpu_init(v);
+	instrument_vcpu_init(v);
 
 	g_mutex_lock(&init_lock);
 	vcpus[index] = v;
@@ -64,6 +71,8 @@ static void on_vcpu_init(unsigned int index, void *opaque)
 			vcpus[i]->hot = qemu_plugin_scoreboard_find(board, i);
 	v->pmu.deadline = ALARM_MAX;
 	set_alarm(v, ALARM_MAX);
+	if (opts.drill)
+		trace_drill(v);
 	g_mutex_unlock(&init_lock);
 }
 
@@ -96,6 +105,7 @@ static void usage(void)
 		"  log=on|off             print trace starts, stops and PMIs\n"
 		"  stats=on|off           print counts at exit\n"
 		"  verify=on|off          check the flow tracking while it runs (slow)\n"
+		"  drill=on|off           do all the work of a trace from the start, for nobody to see (model=none)\n"
 		"  long-tnt=on|off        long TNT packets\n"
 		"  compress-ret=on|off    RET compression (default on)\n"
 		"  overflow=N|off         overflow of the internal buffer each N bytes, 128 or more\n"
@@ -180,6 +190,7 @@ static bool parse(char *arg)
 	if ((!strcmp(arg, "log") && parse_switch(value, &opts.log)) ||
 	    (!strcmp(arg, "stats") && parse_switch(value, &opts.stats)) ||
 	    (!strcmp(arg, "verify") && parse_switch(value, &opts.verify)) ||
+	    (!strcmp(arg, "drill") && parse_switch(value, &opts.drill)) ||
 	    (!strcmp(arg, "long-tnt") && parse_switch(value, &opts.long_tnt)) ||
 	    (!strcmp(arg, "compress-ret") && parse_switch(value, &opts.compress_ret)) ||
 	    (!strcmp(arg, "errata") && parse_errata(value)) ||
@@ -216,6 +227,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const struct plugin_info *info, int
 		return -1;
 	board = qemu_plugin_scoreboard_new(sizeof(struct hot));
 	qemu_plugin_register_vcpu_init_cb(id, on_vcpu_init, NULL);
+	blocks_init(id);
 	instrument_init(id);
 	qemu_plugin_register_atexit_cb(id, at_exit, NULL);
 	return 0;

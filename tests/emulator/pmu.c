@@ -91,11 +91,17 @@ static bool counter(struct pmu *p, int i, struct counter *c)
 static void arm(struct vcpu *v)
 {
 	uint64_t left = ALARM_MAX;
+	bool counting = false;
 	struct counter c;
 
-	for (int i = 0; i < PMU_GP + PMU_FIXED; i++)
-		if (counter(&v->pmu, i, &c) && c.interrupt)
+	for (int i = 0; i < PMU_GP + PMU_FIXED; i++) {
+		if (!counter(&v->pmu, i, &c))
+			continue;
+		counting = true;
+		if (c.interrupt)
 			left = MIN(left, ((1ULL << COUNTER_BITS) - *c.value) << c.scale);
+	}
+	v->pmu.counting = counting;
 	v->pmu.deadline = executed(v) + left;
 	v->pmu.armed = left != ALARM_MAX;
 	instrument_update(v);

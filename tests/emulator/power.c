@@ -7,8 +7,9 @@
 
 /* Payloads count from C1 and sub-state 0; the hint of MWAIT(C1) is 0. */
 #define C1 0
+/* Wake reasons: an interrupt, a store to the address that MONITOR armed. */
 #define WAKE_INTERRUPT 1
-#define WAKE_STORE 2
+#define WAKE_STORE 4
 
 static bool enabled(const struct vcpu *v)
 {
@@ -41,7 +42,8 @@ void power_on_mwait(unsigned int index, void *opaque)
 {
 	struct vcpu *v = vcpu_get(index);
 
-	if (!enabled(v) || v->flow.cpl)
+	/* TCG knows no extension: #GP. */
+	if (!enabled(v) || v->flow.cpl || (uint32_t)guest_reg(v, GUEST_RCX))
 		return;
 	branch_settle(v, opaque);
 	if (!v->tracing)
@@ -51,12 +53,12 @@ void power_on_mwait(unsigned int index, void *opaque)
 	power_down(v, opaque);
 }
 
-void power_wake(struct vcpu *v)
+void power_wake(struct vcpu *v, bool interrupt)
 {
 	v->flow.power_down = false;
 	if (!enabled(v))
 		return;
-	packet_pwrx(&v->writer, C1, C1, WAKE_INTERRUPT);
+	packet_pwrx(&v->writer, C1, C1, interrupt ? WAKE_INTERRUPT : WAKE_STORE);
 	/* The time went on. */
 	clock_tsc_packets(v);
 }

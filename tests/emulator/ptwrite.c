@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * PTWRITE. TCG raises #UD for it, so where the model has the instruction it is executed here: the operand is
- * read, with all faults that a load has, and the guest goes on behind it. Only what RFLAGS.TF asks for comes
- * one instruction late.
+ * read, with all faults that a load has, and the guest goes on behind it.
  */
 #include "vcpu.h"
 
@@ -81,5 +80,5 @@ void ptwrite_on_insn(unsigned int index, void *opaque)
 		value = internal_load(v, address(v, &o, next, code64), o.bytes, cs & 3, call_site);
 	internal_restore_state(index, call_site);
 	branch_on_ptwrite(v, rip, next, o.bytes == 8 ? value : (uint32_t)value, o.bytes);
-	qemu_plugin_set_pc(code64 ? next : (uint32_t)next);
+	internal_continue(v, code64 ? next : (uint32_t)next);
 }

@@ -12,6 +12,7 @@
 /* A pair of values that is nowhere else. In 32-bit code a register's upper half can't be set. */
 #define MAGIC_RAX 0x51454d55ULL
 #define MAGIC_RCX 0x7c24a806ULL
+#define RFLAGS_TF (1u << 8)
 /* QEMU's MemOpIdx: log2 of the size above 5 bits of MMU index. */
 #define MEMOP_IDX(bytes, mmu) (((bytes) == 8 ? 3u : 2u) << 5 | (mmu))
 
@@ -22,6 +23,7 @@ static bool (*restore_state)(void *cpu, uintptr_t host_pc);
 static uint32_t (*load_32)(void *env, uint64_t addr, uint32_t memop_idx, uintptr_t host_pc);
 static uint64_t (*load_64)(void *env, uint64_t addr, uint32_t memop_idx, uintptr_t host_pc);
 static int (*mmu_index)(void *env, unsigned int cpl);
+static void (*single_step)(void *env);
 /* From a CPU's structure to its registers. */
 static size_t env_offset;
 /* Of RIP in them, in words; -1: not found. */
@@ -40,6 +42,7 @@ bool internal_init(void)
 		{ (void **)&load_32, "cpu_ldl_mmu" },
 		{ (void **)&load_64, "cpu_ldq_mmu" },
 		{ (void **)&mmu_index, "x86_mmu_index_pl" },
+		{ (void **)&single_step, "helper_single_step" },
 	};
 
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
@@ -115,6 +118,17 @@ uint64_t internal_rip(struct vcpu *v)
 	if (!v->env && v->flow.mode == PACKET_EXEC_64)
 		internal_learn(v);
 	return v->env && rip_index > 0 ? v->env[rip_index] : guest_reg(v, GUEST_RIP);
+}
+
+void internal_continue(struct vcpu *v, uint64_t pc)
+{
+	/* Where TCG isn't told that an instruction ends, it knows of no single step either. */
+	if (v->env && rip_index > 0 && guest_reg(v, GUEST_RFLAGS) & RFLAGS_TF) {
+		/* The plugin interface shows RIP, but writes it only by qemu_plugin_set_pc(). */
+		v->env[rip_index] = pc;
+		single_step(v->env);
+	}
+	qemu_plugin_set_pc(pc);
 }
 
 uint64_t internal_load(struct vcpu *v, uint64_t vaddr, unsigned int bytes, unsigned int cpl, uintptr_t call_site)

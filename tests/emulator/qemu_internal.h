@@ -44,4 +44,10 @@ void internal_restore_state(unsigned int index, uintptr_t call_site);
  */
 uint64_t internal_load(struct vcpu *v, uint64_t vaddr, unsigned int bytes, unsigned int cpl, uintptr_t call_site);
 
+/*
+ * In a callback with REGS_WRITE_PC on an instruction that has been executed here: go on at pc, with the trap that
+ * RFLAGS.TF asks for (once internal_learn() has been called). Doesn't return.
+ */
+void internal_continue(struct vcpu *v, uint64_t pc);
+
 #endif /* QEMU_INTERNAL_H */

@@ -105,46 +105,51 @@ extern PLUGIN_EXPORT int qemu_plugin_version;
 PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const struct plugin_info *info, int argc,
 				      char **argv);
 
-/* What QEMU provides. */
-void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t id, plugin_vcpu_cb cb, void *opaque);
-void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, plugin_cb cb, void *opaque);
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, plugin_tb_trans_cb cb,
+/*
+ * What QEMU provides. Weak, so that one that lacks some of it still loads the plugin far enough to find that the
+ * version is not its own, and says so.
+ */
+#define FROM_QEMU __attribute__((weak))
+FROM_QEMU void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t id, plugin_vcpu_cb cb, void *opaque);
+FROM_QEMU void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, plugin_cb cb, void *opaque);
+FROM_QEMU void qemu_plugin_register_flush_cb(qemu_plugin_id_t id, plugin_cb cb, void *opaque);
+FROM_QEMU void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, plugin_tb_trans_cb cb,
 					   void *opaque);
-void qemu_plugin_register_vcpu_discon_cb(qemu_plugin_id_t id, int types, plugin_discon_cb cb,
+FROM_QEMU void qemu_plugin_register_vcpu_discon_cb(qemu_plugin_id_t id, int types, plugin_discon_cb cb,
 					 void *opaque);
 
-void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *tb, plugin_vcpu_cb cb,
+FROM_QEMU void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *tb, plugin_vcpu_cb cb,
 					       int regs, int cond, qemu_plugin_u64 value,
 					       uint64_t imm, void *opaque);
-void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb, int op,
+FROM_QEMU void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb, int op,
 						       qemu_plugin_u64 value, uint64_t imm);
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, plugin_vcpu_cb cb,
+FROM_QEMU void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, plugin_vcpu_cb cb,
 					    int regs, void *opaque);
-void qemu_plugin_register_vcpu_insn_exec_cond_cb(struct qemu_plugin_insn *insn, plugin_vcpu_cb cb,
+FROM_QEMU void qemu_plugin_register_vcpu_insn_exec_cond_cb(struct qemu_plugin_insn *insn, plugin_vcpu_cb cb,
 						 int regs, int cond, qemu_plugin_u64 value,
 						 uint64_t imm, void *opaque);
-void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *insn, int op,
+FROM_QEMU void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *insn, int op,
 							 qemu_plugin_u64 value, uint64_t imm);
-void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, plugin_mem_cb cb, int regs,
+FROM_QEMU void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, plugin_mem_cb cb, int regs,
 				      int rw, void *opaque);
-unsigned int qemu_plugin_mem_size_shift(uint32_t info);
+FROM_QEMU unsigned int qemu_plugin_mem_size_shift(uint32_t info);
 
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
-size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *dest, size_t len);
-void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn);
-uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
+FROM_QEMU size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
+FROM_QEMU uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
+FROM_QEMU struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
+FROM_QEMU size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *dest, size_t len);
+FROM_QEMU void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn);
+FROM_QEMU uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 
-GArray *qemu_plugin_get_registers(void);
-bool qemu_plugin_read_register(struct qemu_plugin_register *reg, GByteArray *buf);
-bool qemu_plugin_write_register(struct qemu_plugin_register *reg, GByteArray *buf);
-__attribute__((noreturn)) void qemu_plugin_set_pc(uint64_t vaddr);
-bool qemu_plugin_read_memory_vaddr(uint64_t vaddr, GByteArray *buf, size_t len);
-int qemu_plugin_read_memory_hwaddr(uint64_t paddr, GByteArray *buf, size_t len);
-int qemu_plugin_write_memory_hwaddr(uint64_t paddr, GByteArray *buf);
+FROM_QEMU GArray *qemu_plugin_get_registers(void);
+FROM_QEMU bool qemu_plugin_read_register(struct qemu_plugin_register *reg, GByteArray *buf);
+FROM_QEMU bool qemu_plugin_write_register(struct qemu_plugin_register *reg, GByteArray *buf);
+FROM_QEMU __attribute__((noreturn)) void qemu_plugin_set_pc(uint64_t vaddr);
+FROM_QEMU bool qemu_plugin_read_memory_vaddr(uint64_t vaddr, GByteArray *buf, size_t len);
+FROM_QEMU int qemu_plugin_read_memory_hwaddr(uint64_t paddr, GByteArray *buf, size_t len);
+FROM_QEMU int qemu_plugin_write_memory_hwaddr(uint64_t paddr, GByteArray *buf);
 
-struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t size);
-void *qemu_plugin_scoreboard_find(struct qemu_plugin_scoreboard *score, unsigned int vcpu);
+FROM_QEMU struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t size);
+FROM_QEMU void *qemu_plugin_scoreboard_find(struct qemu_plugin_scoreboard *score, unsigned int vcpu);
 
 #endif /* QEMU_PLUGIN_API_H */

@@ -13,13 +13,18 @@
  *  - An interrupt or exception that would return to the instruction begun last means that it did
  *    not complete: it is dropped. It comes again after the return. An interrupted REP is such a
  *    case too: the processor's FUP names the REP itself, which then counts as not executed yet.
- *  - Not dropped are jumps to themselves (they completed, and began anew) and INT instructions (the
- *    frame holds no error code, so it was the interrupt they meant and not a fault of theirs).
+ *  - INT instructions that interrupt are dropped, too: FUP names the instruction itself, as that of a fault does.
+ *  - Not dropped are jumps to themselves (they completed, and began anew).
  *  - The same instruction twice in a row is one: QEMU begins an instruction again when a store (also
  *    the push of a CALL) hits a watched or a code page, when an atomic access needs the other CPUs to
  *    stand still, and for iterations of REP. Only a direct branch to itself can really follow itself.
+ *  - The first instruction in a TraceStop range is not executed in the trace; what led there is.
  *  - The WRMSR that clears TraceEn is dropped: processors report its own address as the place where
  *    the trace ended.
+ *
+ * DIR/cpuN.counts has a line for each trace without ranges and CR3 filter that a WRMSR ended: how many instructions
+ * were kept of it, INT instructions included, and how many the counters of instrument.c counted meanwhile in the
+ * traced rings. These are the same.
  */
 #include "vcpu.h"
 
@@ -31,7 +36,10 @@
 #define ENTRIES 65536
 
 #define FLAG_SELF	1	/* a direct branch to itself */
-#define FLAG_SOFT_INT	2
+#define FLAG_INT1	2
+#define FLAG_SOFT_INT	4
+
+#define RFLAGS_RF (1u << 16)
 
 #define CR3_ADDRESS 0x000ffffffffff000ULL
 
@@ -64,6 +72,13 @@ void truth_vcpu_init(struct vcpu *v)
 		exit(1);
 	}
 	v->truth.buf = g_new(uint64_t, ENTRIES);
+	g_free(path);
+	path = g_strdup_printf("%s/cpu%u.counts", opts.truth_dir, v->index);
+	v->truth.counts = fopen(path, "w");
+	if (!v->truth.counts) {
+		perror(path);
+		exit(1);
+	}
 }
 
 static void flush(struct truth *t, size_t n)
@@ -92,8 +107,10 @@ static void forget_last(struct truth *t)
 
 static void drop_last(struct truth *t)
 {
-	if (t->last_kept)
+	if (t->last_kept) {
 		t->n--;
+		t->kept--;
+	}
 	forget_last(t);
 }
 
@@ -110,6 +127,16 @@ static bool in_filter(const struct rtit *r, uint64_t ip)
 		}
 	}
 	return in || !any;
+}
+
+static bool in_stop(const struct rtit *r, uint64_t ip)
+{
+	if (!(r->ctl >> 32 & 0xffff))
+		return false;
+	for (unsigned int i = 0; i < RTIT_MAX_RANGES; i++)
+		if (CTL_ADDR_CFG(r->ctl, i) == ADDR_CFG_STOP && rtit_in_range(r, i, ip))
+			return true;
+	return false;
 }
 
 static void on_block(unsigned int index, void *opaque)
@@ -134,11 +161,19 @@ static void on_insn(unsigned int index, void *opaque)
 
 	if (ip == t->last && !(s->flags & FLAG_SELF))
 		return;
+	if (t->context && in_stop(&v->rtit, ip)) {
+		/* All before it was executed. */
+		v->hot->truth = 0;
+		forget_last(t);
+		return;
+	}
 	t->last = ip;
 	t->last_flags = s->flags;
 	t->last_kept = t->context && in_filter(&v->rtit, ip);
-	if (t->last_kept)
+	if (t->last_kept) {
 		append(t, ip);
+		t->kept++;
+	}
 }
 
 void truth_translate(struct qemu_plugin_tb *tb, qemu_plugin_u64 on)
@@ -148,12 +183,12 @@ void truth_translate(struct qemu_plugin_tb *tb, qemu_plugin_u64 on)
 
 	if (!opts.truth_dir)
 		return;
-	start = g_new(uint64_t, 1);
+	start = block_alloc(sizeof(*start));
 	*start = qemu_plugin_tb_vaddr(tb);
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, on_block, REGS_READ, COND_NE, on, 0, start);
 	for (size_t i = 0; i < n; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		struct seen *s = g_new0(struct seen, 1);
+		struct seen *s = block_alloc(sizeof(*s));
 		uint8_t bytes[16];
 		struct insn d;
 
@@ -161,7 +196,9 @@ void truth_translate(struct qemu_plugin_tb *tb, qemu_plugin_u64 on)
 		s->vaddr = qemu_plugin_insn_vaddr(insn);
 		if ((d.kind == INSN_JUMP || d.kind == INSN_COND || d.kind == INSN_CALL) && d.disp == -d.len)
 			s->flags |= FLAG_SELF;
-		if (d.kind == INSN_SOFT_INT)
+		if (d.kind == INSN_INT1)
+			s->flags |= FLAG_INT1;
+		if (d.kind == INSN_SOFT_INT || d.kind == INSN_INT1)
 			s->flags |= FLAG_SOFT_INT;
 		qemu_plugin_register_vcpu_insn_exec_cond_cb(insn, on_insn, REGS_NONE, COND_NE, on,
 							    0, s);
@@ -174,7 +211,26 @@ void truth_start(struct vcpu *v)
 		return;
 	append(&v->truth, 0);
 	forget_last(&v->truth);
+	v->truth.kept = 0;
+	v->truth.interrupting = 0;
+	for (int i = 0; i < 2; i++)
+		v->truth.before[i] = executed_at(v, i);
 	v->hot->truth = 1;
+}
+
+void truth_count(struct vcpu *v)
+{
+	struct truth *t = &v->truth;
+	uint64_t ctl = v->rtit.ctl, executed = 0;
+
+	if (!opts.truth_dir || !v->hot->truth || ctl & CTL_CR3FILTER || ctl >> 32 & 0xffff)
+		return;
+	if (ctl & CTL_USER)
+		executed += executed_at(v, 0) - t->before[0];
+	/* Without the WRMSR itself. */
+	if (ctl & CTL_OS)
+		executed += executed_at(v, 1) - t->before[1] - 1;
+	fprintf(t->counts, "%" PRIu64 " %" PRIu64 "\n", t->kept - t->last_kept + t->interrupting, executed);
 }
 
 void truth_stop(struct vcpu *v)
@@ -191,11 +247,14 @@ void truth_on_discon(struct vcpu *v, uint64_t from)
 
 	if (!v->hot->truth)
 		return;
-	if (t->last == from && !(t->last_flags & FLAG_SELF) &&
-	    !(t->last_flags & FLAG_SOFT_INT && !guest_frame_has_error(v)))
+	if ((t->last == from && !(t->last_flags & FLAG_SELF)) || t->last_flags & FLAG_INT1) {
+		/* It faulted, or it was executed. */
+		if (t->last_kept && t->last_flags & FLAG_SOFT_INT && !(guest_frame(v, 2) & RFLAGS_RF))
+			t->interrupting++;
 		drop_last(t);
-	else
+	} else {
 		forget_last(t);
+	}
 }
 
 void truth_overflow(struct vcpu *v)
@@ -213,5 +272,6 @@ void truth_exit(void)
 			continue;
 		flush(t, t->n);
 		fclose(t->file);
+		fclose(t->counts);
 	}
 }

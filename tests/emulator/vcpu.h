@@ -38,6 +38,7 @@ struct options {
 	bool verify;		/* check the flow tracking against the real rip */
 	bool stats;		/* print a summary at exit */
 	bool log;		/* print trace starts, stops and PMIs */
+	bool drill;		/* trace from the start, to nowhere */
 	bool long_tnt;		/* pack TNT bits into long packets */
 	bool compress_ret;	/* RET compression, unless CTL.DisRETC forbids it */
 	unsigned int errata;	/* ERRATUM_* */
@@ -76,7 +77,7 @@ struct block {
 	uint64_t start;
 	uint64_t end;		/* address after the last instruction */
 	const char *host;	/* where QEMU keeps its first byte: the same at every mapping */
-	struct insn last;	/* the last instruction, if it is a branch (or INT n) */
+	struct insn last;	/* the last instruction, if it is a branch (or INT1) */
 	uint16_t last_off;	/* its offset from start */
 	uint16_t n;
 	bool kernel;		/* executed at CPL 0 */
@@ -128,6 +129,7 @@ struct flow {
 	unsigned int ret_top, ret_n;
 	unsigned int lost_branches;	/* in the overflow that lasts */
 	bool psb_cut;			/* it fell into a PSB+ */
+	bool psb_late;			/* one is due, but waits (SKL168) */
 	unsigned int settled;		/* instructions of the block whose filter edges have been told */
 	bool iflag;			/* RFLAGS.IF, for event trace */
 	bool iflag_asked;		/* it may have changed before the next block */
@@ -151,6 +153,7 @@ struct pmu {
 	uint64_t global_ctrl;
 	uint64_t global_status;
 	uint64_t seen[2];	/* executed instructions that the counters have counted */
+	bool counting;		/* a counter is on */
 	bool armed;		/* an overflow would interrupt */
 	uint64_t deadline;	/* executed instructions at which the next overflow may be due */
 	uint64_t plain[8];	/* MSRs that only store */
@@ -165,6 +168,11 @@ struct truth {
 	uint64_t last;		/* address of the last instruction begun, 0: none */
 	bool last_kept;
 	uint8_t last_flags;
+	/* To check the counting of instructions: since TraceEn was set. */
+	FILE *counts;
+	uint64_t kept;		/* instructions in the file */
+	uint64_t interrupting;	/* INT instructions that are not, though executed */
+	uint64_t before[2];	/* executed instructions until then */
 };
 
 struct vcpu {
@@ -178,7 +186,9 @@ struct vcpu {
 	bool gp_pending;	/* RCX holds a number that makes TCG raise #GP */
 	uint64_t gp_rcx;	/* its real value */
 	bool exception;		/* an exception is being delivered */
-	bool needs_blocks;	/* the block callback */
+	bool counts;		/* what it executes is counted: see instrument.c */
+	bool needs_count;	/* of what needs that: the PMU, */
+	bool needs_blocks;	/* and the block callback */
 	uint64_t settle_at;	/* executed instructions after which it may go */
 	struct rtit rtit;
 	struct topa topa;
@@ -308,6 +318,8 @@ enum {
 	COUNT_CLASS0		= 0x20,	/* packet bytes of all CPUs by enum packet_class */
 	COUNT_BETWEEN		= 0x100, /* any of these between the marks */
 };
+/* WRMSR: VMX operation as by VMXON (value 1) or VMXOFF (0) */
+#define VMX_MSR			(COUNT_MSR + 0x04)
 /* False if there is no such counter. */
 bool count_read(struct vcpu *v, uint32_t what, uint64_t *value);
 /* COUNT_BEGIN or COUNT_END; false if it is neither. kernel: the privilege of the marking instruction. */
@@ -322,14 +334,26 @@ void msr_on_rdpmc(unsigned int index, void *site);
 /* ptwrite.c */
 void ptwrite_on_insn(unsigned int index, void *site);
 
+/* blocks.c */
+void blocks_init(qemu_plugin_id_t id);
+/* Zeroed memory for a block that is being translated, for as long as its translation can be executed. */
+void *block_alloc(size_t size);
+
 /* instrument.c */
 void instrument_init(qemu_plugin_id_t id);
+void instrument_vcpu_init(struct vcpu *v);
+/* The counts of all vCPUs are wanted from here on, the rest of the running block included. */
+void instrument_count(struct vcpu *v);
+/* To be called when QEMU has thrown away all translations. */
+void instrument_flushed(void);
 /* To be called when one of the reasons has changed for which a vCPU needs the block callback. */
 void instrument_update(struct vcpu *v);
 
 /* branch.c */
 /* TraceEn 0 -> 1, after the registers have been set. */
 void trace_start(struct vcpu *v);
+/* Trace all, from the first instruction on, without the guest's knowledge: opts.drill. */
+void trace_drill(struct vcpu *v);
 /* TraceEn 1 -> 0 by the WRMSR at insn_vaddr (as translated). */
 void trace_stop(struct vcpu *v, uint64_t insn_vaddr);
 /* Output is impossible from here on (ToPA STOP or error, TraceStop). */
@@ -380,6 +404,8 @@ void truth_vcpu_init(struct vcpu *v);
 void truth_translate(struct qemu_plugin_tb *tb, qemu_plugin_u64 on);
 void truth_start(struct vcpu *v);
 void truth_stop(struct vcpu *v);
+/* TraceEn is about to be cleared by WRMSR: note what was counted, for comparison. */
+void truth_count(struct vcpu *v);
 void truth_on_discon(struct vcpu *v, uint64_t from);
 /* An overflow of the internal buffer has resolved. */
 void truth_overflow(struct vcpu *v);
@@ -394,7 +420,7 @@ void event_iret(struct vcpu *v, uint64_t ip);
 /* power.c */
 void power_on_halt(unsigned int index, void *site);
 void power_on_mwait(unsigned int index, void *site);
-/* The CPU goes on after one of these. */
-void power_wake(struct vcpu *v);
+/* The CPU goes on after one of these: by an interrupt, or by itself, which only MWAIT does. */
+void power_wake(struct vcpu *v, bool interrupt);
 
 #endif /* VCPU_H */

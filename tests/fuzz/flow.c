@@ -4,8 +4,9 @@
  * flow ROUNDS SEED --raw TRACE FAMILY/MODEL/STEPPING IMAGE
  *
  * A trace as it is, then ROUNDS damaged copies of it: each decoded along kept paths by two threads, and by
- * libipt alone. Both must tell the same: every address, every taken branch, every gap with its offset. What
- * differs is reported with the seed that makes it again, and the exit status is 1.
+ * libipt alone (but for what flow/slow.c adds behind a MOV CR3). Both must tell the same: every address, every
+ * taken branch, every gap with its offset. What differs is reported with the seed that makes it again, and the exit
+ * status is 1.
  *
  * Times are not compared: the two estimate them differently between timing packets.
  */

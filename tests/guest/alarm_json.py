@@ -55,7 +55,7 @@ def main():
 
     equal(sorted(alarm), sorted(
         "seq watch label time tsc cpu pid tgid comm cgroup cgroup_path access address len ip ip_symbol "
-        "old new stack regs lost actions".split()), "its keys")
+        "old new stack user_stack regs lost actions".split()), "its keys")
     equal(alarm["seq"], 1, "seq: the first since the module was loaded")
     equal(alarm["watch"], 1, "watch: likewise")
     equal(alarm["lost"], 0, "lost")
@@ -78,6 +78,7 @@ def main():
     equal(alarm["stack"][0]["ip"], alarm["ip"], "the first of stack is ip")
     callers = [function_of(int(frame["ip"], 16), known) for frame in alarm["stack"]]
     equal("pokee_write" in callers, True, "stack leads to pokee_write")
+    equal(0 < int(alarm["user_stack"][0]["ip"], 16) < 1 << 47, True, "user_stack begins in the shell's own code")
     print(f"1..{checks}")
     return 1 if failed else 0
 

@@ -20,23 +20,14 @@
 /* An attribute of a message of read(2); a size that is not the wanted one is no value expected. */
 static uint64_t attribute(const char *message, int wanted, unsigned int size)
 {
-	const struct nlmsghdr *nlh = (const void *)message;
-	const char *p = message + NLMSG_HDRLEN + GENL_HDRLEN, *end = message + nlh->nlmsg_len;
 	uint64_t value = 0;
+	unsigned int len;
+	const void *payload = alarm_attribute(message, wanted, &len);
 
-	while (p + NLA_HDRLEN <= end) {
-		struct nlattr a;
-
-		memcpy(&a, p, sizeof(a));
-		if (a.nla_len < NLA_HDRLEN)
-			break;
-		if (a.nla_type == wanted && a.nla_len == NLA_HDRLEN + size) {
-			memcpy(&value, p + NLA_HDRLEN, size);
-			return value;
-		}
-		p += NLA_ALIGN(a.nla_len);
-	}
-	return 0xbadbadbad;
+	if (!payload || len != size)
+		return 0xbadbadbad;
+	memcpy(&value, payload, size);
+	return value;
 }
 
 static void reading(uint64_t word)
@@ -153,6 +144,8 @@ static void both(unsigned int n)
 
 static void million(uint64_t word)
 {
+	/* A hit takes milliseconds there. */
+	const uint64_t pieces = slow_kernel() ? 1 : 50, hits = pieces * 2 * 10000;
 	struct ptwatch_watch arg = watch_arg(word, 8, PTWATCH_ACCESS_W);
 	int fd = open_device();
 	struct ptwatch_watch_stat stat;
@@ -165,13 +158,13 @@ static void million(uint64_t word)
 	arg.value_mask = 1;
 	id = add_watch(fd, arg);
 	/* In pieces: the kernel is not to believe that a CPU hangs. */
-	for (i = 0; i < 50; i++)
+	for (i = 0; i < pieces; i++)
 		both(10000);
 	stat = settled(fd, id);
-	is(stat.hits, 1000000, "a million hits on two CPUs");
-	is(stat.alarms + stat.filtered + stat.rate_limited + stat.dropped, 1000000, "each is accounted for");
+	is(stat.hits, hits, "%llu hits on two CPUs", (unsigned long long)hits);
+	is(stat.alarms + stat.filtered + stat.rate_limited + stat.dropped, hits, "each is accounted for");
 	/* A CPU may read the other's value. */
-	ok(stat.filtered > 100000 && stat.filtered < 900000, "many are filtered (%llu)",
+	ok(stat.filtered > hits / 10 && stat.filtered < hits / 10 * 9, "many are filtered (%llu)",
 	   (unsigned long long)stat.filtered);
 	ok(stat.rate_limited && stat.alarms, "some are over the rate, some are alarms");
 	is(stat.ignored, 0, "none is ignored");
@@ -180,7 +173,9 @@ static void million(uint64_t word)
 
 	arg.max_storm = 5000;
 	id = add_watch(fd, arg);
-	both(100000);
+	/* The worker that disarms needs a CPU, and a piece leaves it none. */
+	for (i = 0; i < 10; i++)
+		both(10000);
 	stat = settled(fd, id);
 	is(stat.state, PTWATCH_WATCH_STORM, "a storm disarms the watch");
 	is(stat.armed_cpus, 0, "everywhere");

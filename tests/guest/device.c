@@ -3,7 +3,7 @@
  * The promises of <linux/ptwatch.h>, kept or not: run as root in a guest with two CPUs, Intel PT,
  * pokee.ko and msr.ko. Prints TAP.
  *
- *	device [PART…]		all parts, or those whose names are given
+ *	device [PART…]		all parts, or those whose names are given; "single" only then
  *	device --list		the names
  */
 #include <signal.h>
@@ -36,7 +36,12 @@ static const struct {
 	{ "conditions", test_conditions },
 	{ "targets", test_targets },
 	{ "delivery", test_delivery },
+	{ "backlog", test_backlog },
+	{ "user-stacks", test_user_stacks },
+	{ "freeze-all", test_freeze_all },
+	{ "debuggers", test_debuggers },
 	{ "hotplug", test_hotplug },
+	{ "hotplug-storm", test_hotplug_storm },
 	{ "end", test_session_end },
 	{ "rights", test_rights },
 	/* It unloads the module. */
@@ -67,7 +72,7 @@ int main(int argc, char **argv)
 	/* What a test that hangs has printed shows where. */
 	setlinebuf(stdout);
 	/* A call that never returns is a failure, not a hung test. */
-	alarm(400);
+	alarm(slow_kernel() ? 1500 : 400);
 	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
 		if (!wanted(parts[i].name, argc, argv))
 			continue;
@@ -75,5 +80,8 @@ int main(int argc, char **argv)
 		pin(0);
 		parts[i].test();
 	}
+	/* Of another CPU than the rest. */
+	if (argc > 1 && wanted("single", argc, argv))
+		test_single();
 	return done_testing();
 }

@@ -8,10 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <linux/genetlink.h>
+#include <linux/hw_breakpoint.h>
+#include <linux/netlink.h>
 #include <linux/perf_event.h>
 
 #include "guest.h"
@@ -231,6 +235,13 @@ uint64_t now_ms(void)
 	return ts.tv_sec * 1000ULL + ts.tv_nsec / 1000000;
 }
 
+bool slow_kernel(void)
+{
+	struct utsname name;
+
+	return !uname(&name) && strstr(name.release, "debug");
+}
+
 void sleep_ms(unsigned int ms)
 {
 	struct timespec ts = { ms / 1000, ms % 1000 * 1000000L };
@@ -419,6 +430,26 @@ int poke(const char *kind, unsigned int cpu, unsigned int count, uint64_t value)
 	return error ? -1 : 0;
 }
 
+const void *alarm_attribute(const void *message, int wanted, unsigned int *len)
+{
+	const struct nlmsghdr *nlh = message;
+	const char *p = (const char *)message + NLMSG_HDRLEN + GENL_HDRLEN;
+	const char *end = (const char *)message + nlh->nlmsg_len;
+
+	while (p + NLA_HDRLEN <= end) {
+		const struct nlattr *a = (const void *)p;
+
+		if (a->nla_len < NLA_HDRLEN)
+			break;
+		if (a->nla_type == wanted) {
+			*len = a->nla_len - NLA_HDRLEN;
+			return p + NLA_HDRLEN;
+		}
+		p += NLA_ALIGN(a->nla_len);
+	}
+	return NULL;
+}
+
 short poll_device(int fd, int timeout)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN | POLLPRI };
@@ -474,4 +505,17 @@ out_page:
 out_fd:
 	close(fd);
 	return bytes;
+}
+
+int perf_watch(unsigned int cpu, uint64_t address)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_BREAKPOINT,
+		.size = sizeof(attr),
+		.bp_type = HW_BREAKPOINT_W,
+		.bp_addr = address,
+		.bp_len = HW_BREAKPOINT_LEN_8,
+	};
+
+	return syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }

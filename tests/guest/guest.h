@@ -53,6 +53,8 @@ uint64_t rdtsc(void);
 int pt_pmu_type(void);
 bool online(unsigned int cpu, bool on);	/* through sysfs; false: refused */
 uint64_t now_ms(void);
+/* Is this the kernel that looks for faults (tests/vm/debug.config)? */
+bool slow_kernel(void);
 void sleep_ms(unsigned int ms);
 /* Something to trace: user code and system calls on this CPU for about that long. */
 void work_ms(unsigned int ms);
@@ -86,10 +88,15 @@ struct ptwatch_watch_stat settled(int fd, uint32_t id);
 extern uint64_t dropped_alarms;
 /* By this thread, which goes to CPU first. Return: 0 or -1 with errno. */
 int poke(const char *kind, unsigned int cpu, unsigned int count, uint64_t value);
+/* The payload of an attribute of a message that read(2) gave; NULL: it has none. */
+const void *alarm_attribute(const void *message, int wanted, unsigned int *len);
 /* poll(2) with a time limit in ms: what of POLLIN | POLLPRI is there. */
 short poll_device(int fd, int timeout);
 
 /* ---- perf ---- */
+
+/* A data watch of perf's on one CPU. Return: fd or -1 with errno. */
+int perf_watch(unsigned int cpu, uint64_t address);
 
 /* intel_pt on a CPU, disabled. Return: fd or -1 with errno. */
 int perf_pt_open(unsigned int cpu);
@@ -106,6 +113,7 @@ void test_tracing(void);
 void test_stream(void);
 void test_banks(void);
 void test_ranges(void);
+void test_single(void);
 void test_reasons(void);
 void test_switches(void);
 void test_processes(void);
@@ -115,7 +123,12 @@ void test_limits(void);
 void test_conditions(void);
 void test_targets(void);
 void test_delivery(void);
+void test_backlog(void);
 void test_hotplug(void);
+void test_user_stacks(void);
+void test_freeze_all(void);
+void test_hotplug_storm(void);
+void test_debuggers(void);
 void test_freeze(void);
 void test_netlink(void);
 void test_session_end(void);

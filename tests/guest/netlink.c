@@ -410,6 +410,107 @@ static void silent_alarm(int fd, int nl, uint64_t *seq)
 	++*seq;
 }
 
+/* ---- the backlog: alarms of persistent watches, for who comes later ---- */
+
+static int ask_for_backlog(int nl, uint16_t family)
+{
+	struct {
+		struct nlmsghdr nl;
+		struct genlmsghdr genl;
+	} ask = {
+		.nl = { sizeof(ask), family, NLM_F_REQUEST | NLM_F_DUMP, 7, 0 },
+		.genl = { PTWATCH_CMD_BACKLOG, PTWATCH_GENL_VERSION, 0 },
+	};
+
+	return send(nl, &ask, sizeof(ask), 0) == sizeof(ask) ? 0 : -1;
+}
+
+/*
+ * The answer to ask_for_backlog(), to its end. Return: alarms in it, or a negative error. What is
+ * in them goes to VALUE and SEQ, with their watch.
+ */
+static int read_backlog(int nl, uint32_t watch, uint64_t *value, uint64_t *seq, unsigned int max)
+{
+	static char buffer[65536];
+	unsigned int n = 0;
+
+	for (;;) {
+		ssize_t len = recv(nl, buffer, sizeof(buffer), 0);
+		struct nlmsghdr *nlh = (struct nlmsghdr *)buffer;
+
+		if (len < 0)
+			return -errno;
+		for (; NLMSG_OK(nlh, len); nlh = NLMSG_NEXT(nlh, len)) {
+			struct message m = { 0 };
+
+			/* The end of a dump carries its error. */
+			if (nlh->nlmsg_type == NLMSG_DONE || nlh->nlmsg_type == NLMSG_ERROR) {
+				int error = *(int *)NLMSG_DATA(nlh);
+
+				return error < 0 ? error : (int)n;
+			}
+			parse(m.attr, m.count, PTWATCH_A_MAX, &m.unknown,
+			      (char *)NLMSG_DATA(nlh) + GENL_HDRLEN,
+			      nlh->nlmsg_len - NLMSG_HDRLEN - GENL_HDRLEN);
+			if (number(&m, PTWATCH_A_WATCH, 4) != watch)
+				continue;
+			if (n < max) {
+				value[n] = number(&m, PTWATCH_A_NEW, 8);
+				seq[n] = number(&m, PTWATCH_A_SEQ, 8);
+			}
+			n++;
+		}
+	}
+}
+
+static int backlog_as_nobody(void *arg)
+{
+	uint32_t group, version;
+	uint16_t family;
+	int fd, n;
+
+	(void)arg;
+	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
+	    setresuid(NOBODY, NOBODY, NOBODY))
+		return 200;
+	fd = genl_socket();
+	if (fd < 0 || resolve(fd, &family, &group, &version) || ask_for_backlog(fd, family))
+		return 201;
+	n = read_backlog(fd, 0, NULL, NULL, 0);
+	return n < 0 ? -n : 0;
+}
+
+void test_backlog(void)
+{
+	struct ptwatch_watch arg = watch_arg(symbol("pokee_word"), 8, PTWATCH_ACCESS_W);
+	uint64_t value[8] = { 0 }, seq[8] = { 0 };
+	int fd = open_device(), nl;
+	uint32_t group, version, id;
+	uint16_t family;
+	unsigned int i;
+
+	arg.flags = PTWATCH_WATCH_PERSISTENT;
+	id = add_watch(fd, arg);
+	if (poke("store", 0, 5, 0x70))
+		die("poke");
+	is(settled(fd, id).alarms, 5, "a persistent watch has five alarms");
+	close(fd);
+	/* Only now is there anyone to listen. */
+	nl = genl_socket();
+	if (nl < 0 || resolve(nl, &family, &group, &version) || ask_for_backlog(nl, family))
+		die("BACKLOG can't be asked for");
+	is(read_backlog(nl, id, value, seq, 8), 5, "BACKLOG tells who comes later of all five");
+	for (i = 0; i < 5; i++) {
+		is(value[i], 0x70 + i, "the value of alarm %u", i + 1);
+		ok(!i || seq[i] == seq[i - 1] + 1, "in their order");
+	}
+	close(nl);
+	is(in_child(backlog_as_nobody, NULL), EPERM, "but not nobody: EPERM");
+	fd = open_device();
+	WORKS(ioctl(fd, PTWATCH_IOC_WATCH_REMOVE, (unsigned long)id), "WATCH_REMOVE");
+	close(fd);
+}
+
 /* ---- listeners without rights; the exit status is an errno ---- */
 
 static int join_as_nobody(void *arg)

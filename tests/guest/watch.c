@@ -10,9 +10,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <linux/hw_breakpoint.h>
-#include <linux/perf_event.h>
-
 #include "guest.h"
 
 #define BAD_POINTER ((void *)16)
@@ -166,20 +163,6 @@ static void four_registers(int fd, struct ptwatch_watch good)
 	del_watch(fd, id[0]);
 	del_watch(fd, id[2]);
 	del_watch(fd, id[3]);
-}
-
-/* A data watch of perf's on one CPU. */
-static int perf_watch(unsigned int cpu, uint64_t address)
-{
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_BREAKPOINT,
-		.size = sizeof(attr),
-		.bp_type = HW_BREAKPOINT_W,
-		.bp_addr = address,
-		.bp_len = HW_BREAKPOINT_LEN_8,
-	};
-
-	return syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
 static volatile bool stop_poking;
@@ -860,6 +843,7 @@ static void sleep_and_wake(int fd)
 	for (cpu = 0; cpu < 2; cpu++)
 		start[cpu] = read_control(page[cpu]).start_tsc;
 	write_to("/sys/module/suspend/parameters/pm_test_delay", "0");
+	/* No further than that: the guest's 9p does not survive it when devices sleep. */
 	write_to("/sys/power/pm_test", "freezer");
 	write_to("/sys/power/state", "mem");
 	write_to("/sys/power/pm_test", "none");

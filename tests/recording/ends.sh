@@ -105,6 +105,28 @@ like "$stderr" 'bytes of trace were lost in [0-9,]+ gaps' 'and says what was los
 is "$(($(number of) + $(number were)))" "$((after - before))" 'read and lost are what the CPU wrote, to the byte'
 ok 'and what was read is a recording' valid lossy
 
+# ---- a CPU that goes and comes back
+
+cpu1=/sys/devices/system/cpu/cpu1/online
+begin taskset -c 0 ptwatch record -u -a -o gone
+echo 0 >$cpu1
+echo 1 >$cpu1
+until_true grep -q 'CPU 1 came online' /tmp/stderr
+cp "$(type -P true)" latecomer
+taskset -c 1 ./latecomer
+kill -INT "$pid"; finish
+is "$status" 3 'a CPU goes and comes back: status 3'
+is "$(grep -c 'came online' /tmp/stderr)" 1 'says so once'
+like "$stderr" 'CPU 1 came online: its processes are recorded as they are now; changes of code there before now may be lost' 'and what that means'
+told=$(timeout -k 5 100 perf script -i gone -C 1 --no-itrace --show-mmap-events --show-lost-events 2>/dev/null)
+like "$told" 'PERF_RECORD_MMAP2 .*r-xp /tmp/latecomer' 'what is mapped there later is told'
+like "$told" 'PERF_RECORD_LOST' 'and that something was lost before'
+timeout -k 5 100 perf script -i gone -C 1 --itrace=i0ns -F comm,ip 2>/dev/null | awk '$1 == "latecomer" { printf "%016s\n", $2 }' |
+	sed 's/ /0/g' >by_perf
+timeout -k 5 100 ptwatch insns -i gone -C 1 --all --format ip >by_us 2>/tmp/why || cat /tmp/why >&2
+ok 'its instructions are there' test "$(wc -l <by_perf)" -gt 1000
+is "$(python3 -c 'print(open("by_perf").read() in open("by_us").read())')" True 'the same for stock perf and for us, in their order'
+
 # ---- watch has the same beside its trace
 
 run ptwatch watch jiffies_64:8:w --freeze -o crime -- sh -c 'sleep 0.5; exec sleep 1'

@@ -144,17 +144,33 @@ is "$(cat "$tmp/out")" $'0000392c  CYC        0x190\n0000392e  MTC        0x7c' 
 run packets "${args[@]}" --last 2us --count
 is "$(cat "$tmp/out")" 14 'packets --last --count'
 run insns "${args[@]}" --symbol main
-is "$(awk '{ print $1, $2 }' "$tmp/out" | sed -n '1p;$p')" $'0.000360941 00000000004017c5\n0.000387439 00000000004017de' \
+is "$(awk '{ print $1, $2 }' "$tmp/out" | sed -n '1p;$p')" $'0.000360941 00000000004017c5\n0.000387440 00000000004017de' \
 	'insns --symbol'
 run insns "${args[@]}" --symbol main --count
 is "$(cat "$tmp/out")" 8 'counted'
 run insns "${args[@]}" --from 0.00036 --to 0.000361 --count
-is "$(cat "$tmp/out")" 129 'insns --from --to --count'
+is "$(cat "$tmp/out")" 121 'insns --from --to --count'
 run insns "${args[@]}" --from 0.00036 --to 0.000361 --format ip
-is "$(wc -l <"$tmp/out")" 129 'as many'
+is "$(wc -l <"$tmp/out")" 121 'as many'
 refuses 2 '--to comes before --from' insns "${args[@]}" --from 2 --to 1
 refuses 1 'no_such: no such symbol' insns "${args[@]}" --symbol no_such
 
 run markers "${args[@]}" --count
 is "$(cat "$tmp/out")" 0 'no markers in it'
+
+# ---- threads: in order, and the same, with any number of them
+
+for ((i = 0; i < 12; i++)); do cat "$samples/skylake-hello/pt.bin"; done >"$tmp/long"
+long=(--raw "$tmp/long" "${args[@]:2}")
+for command in 'insns --format ip' 'calls --json' 'stat --json' 'timeline'; do
+	read -ra words <<<"$command"
+	one=$("$ptwatch" "${words[@]}" "${long[@]}" --jobs 1 | sha256sum)
+	for jobs in 2 8; do
+		is "$("$ptwatch" "${words[@]}" "${long[@]}" --jobs $jobs | sha256sum)" "$one" "$command: with $jobs threads as with one"
+	done
+done
+is "$("$ptwatch" insns "${long[@]}" --format ip --jobs 8 | sha256sum)" \
+	"$(for ((i = 0; i < 12; i++)); do zcat "$samples/skylake-hello/expected-ips.txt.gz"; done | sha256sum)" 'which is what ran'
+refuses 2 "--jobs '0': must be a number of threads from 1 to 256" insns "${long[@]}" --jobs 0
+refuses 2 'unknown option --jobs' packets "${long[@]}" --jobs 2
 done_testing

@@ -14,28 +14,21 @@ top=$(cd "$here/../.." && pwd)
 work=$(mktemp -d)
 tap_cleanup rm -rf "$work"
 mkdir "$work/out" "$work/truth"
-cc -O1 -static -o "$work/out/pingpong" "$here/pingpong.c" || fail_all 'cannot build tests/recording/pingpong.c'
+for program in pingpong filter; do
+	cc -O1 -static -o "$work/out/$program" "$here/$program.c" || fail_all "cannot build tests/recording/$program.c"
+done
 
 rc=0
-"$top/tests/vm/run" --timeout 500 --put "$work/out/pingpong" --put "$here/in_guest.sh" --out "$work/out" \
-	--truth "$work/truth" -- /put/in_guest.sh >"$work/run.log" 2>&1 || rc=$?
+"$top/tests/vm/run" --timeout 500 --put "$work/out/pingpong" --put "$work/out/filter" \
+	--put "$here/in_guest.sh" --out "$work/out" --truth "$work/truth" -- /put/in_guest.sh >"$work/run.log" 2>&1 || rc=$?
 is "$rc" 0 'the guest does its part'
 ((rc == 0)) || diag "$(tail -n 15 "$work/run.log")"
 
-# Decoded here, where it is fast: the program is where the guest had it, and perf is the guest's.
-root=$("$top/tests/vm/cache" path root)
-# shellcheck disable=SC2016 # the inner shells expand them
-in_mount() {
-	unshare -m sh -c 'mount --bind "$1" /mnt && shift && cd /mnt && exec "$@"' sh "$work/out" "$@"
-}
-# shellcheck disable=SC2016
-in_root() {
-	unshare -m sh -c 'mount --bind "$1" "$2/mnt" && mount -t proc proc "$2/proc" && root=$2 && shift 2 &&
-		exec chroot "$root" "$@"' sh "$work/out" "$root" "$@"
-}
+# shellcheck source-path=SCRIPTDIR source=decode.sh
+. "$here/decode.sh"
 
 : >"$work/all.0"; : >"$work/all.1"
-for name in user kernel both ring alone family spin; do
+for name in user kernel both ring bpf alone family spin; do
 	is "$(cat "$work/out/$name.status" || true)" 0 "$name: recorded"
 	diag "$name: $(grep 'bytes of trace' "$work/out/$name.said" || cat "$work/out/$name.said")"
 	for cpu in 0 1; do
@@ -46,18 +39,36 @@ for name in user kernel both ring alone family spin; do
 		[[ -s $work/ips || $cpu == 1 ]] || rc=0
 		is "$rc" 0 "$name: cpu $cpu decodes without error or gap"
 		((rc == 0)) || diag "$(head -n 3 "$work/errors")"
+		cat "$work/ips" >>"$work/all.$cpu"
+		[[ $name != bpf ]] || continue
 		in_root perf script -f -i "/mnt/$name" -C "$cpu" --itrace=i0ns -F ip 2>"$work/errors" |
 			awk '{ printf "%016s\n", $1 }' | sed 's/ /0/g' >"$work/perf" || true
 		is "$(cmp "$work/ips" "$work/perf" 2>&1 || true)" '' \
 			"$name: cpu $cpu: stock perf prints the same $(wc -l <"$work/ips") instructions"
-		cat "$work/ips" >>"$work/all.$cpu"
 	done
+	[[ $name != bpf ]] || continue
 	is "$(in_root perf script -f -i "/mnt/$name" --itrace=e 2>/dev/null || true)" '' "$name: perf reports no error"
 done
 for cpu in 0 1; do
 	is "$(python3 "$top/tests/lib/same_instructions.py" "$work/truth/cpu$cpu.ips" "$work/all.$cpu")" equal \
 		"cpu $cpu: all of them, one after the other, are what was executed"
 done
+
+# What perf can't follow, as it asks for the program when it has ended: five packets went through it.
+is "$(in_mount "$top/build/ptwatch" insns -i bpf -C 1 --all --no-time | grep -c ' bpf_prog_[0-9a-f]*_ptw_filter+0x0 ')" 5 \
+	'the instructions of a BPF program that came later, and its name'
+
+# ---- calls
+
+# same_calls NAME [--order]
+same_calls() {
+	in_root perf script -f -i "/mnt/$1" -C 1 --itrace=cr -F tid,flags,ip,addr >"$work/perf" 2>/dev/null || true
+	in_mount "$top/build/ptwatch" calls -i "$1" -C 1 --all --json >"$work/calls" 2>/dev/null || true
+	python3 "$top/tests/lib/same_calls.py" "$work/perf" "$work/calls" "${@:2}" || true
+}
+
+like "$(same_calls user)" '^[1-9][0-9]* calls, [1-9][0-9]* returns$' 'user: the calls and returns that perf pairs'
+like "$(same_calls kernel --order)" '^[1-9][0-9]{3,} of [0-9]+ calls$' 'kernel: the calls that perf tells, in their order'
 
 # ---- the records beside the trace
 

@@ -101,4 +101,54 @@ rmdir "$tmp/nokc/kcore_dir"
 tells 'nokc/kcore_dir is missing: kernel code cannot be followed; copy' insns -i "$tmp/nokc"
 cp "$tmp/nokc/data" "$tmp/perf.data"
 tells 'perf.data holds no copy of the kernel: .*--kcore$' insns -i "$tmp/perf.data"
+
+# ---- --symbol and windows of insns
+
+# A few instructions of the kernel: _text calls kv_note of a module, which a jump is taken in.
+python3 - "$tmp/kernel" <<'END'
+import struct, sys
+code = bytes.fromhex('e80b00000090c3').ljust(0x10, b'\xcc') + bytes.fromhex('90750190c3')
+head = struct.pack('<16sHHIQQQIHHHHHH', b'\x7fELF\x02\x01\x01', 4, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+segment = struct.pack('<IIQQQQQQ', 1, 5, 4096, 0xffffffff81000000, 0, len(code), len(code), 4096)
+open(sys.argv[1] + '.kcore', 'wb').write((head + segment).ljust(4096, b'\0') + code)
+# PSB TSC MODE.Exec FUP PSBEND, taken and returned, then the end
+trace = '0282' * 8 + '1900100000000000' + '9901' + '7d000000 81ffff' + '0223' + '0e' + '01'
+open(sys.argv[1] + '.pt', 'wb').write(bytes.fromhex(trace))
+END
+"$tmp/from_raw" "$tmp/kernel" "$tmp/kernel.pt" 1 ffffffff81000000
+mkdir "$tmp/kernel/kcore_dir"
+mv "$tmp/kernel.kcore" "$tmp/kernel/kcore_dir/kcore"
+printf '%s\n' 'ffffffff81000000 T _text' $'ffffffff81000010 t kv_note\t[kvdemo]' $'ffffffff81000015 t kv_rest\t[kvdemo]' \
+	>"$tmp/kernel/kcore_dir/kallsyms"
+note=$'ffffffff81000010\nffffffff81000011\nffffffff81000014'
+for symbol in kv_note kvdemo:kv_note 'kvdemo!kv_note' kv_note+0x1 0xffffffff81000011; do
+	run insns -i "$tmp/kernel" --all --symbol "$symbol" --format ip
+	is "$(<"$tmp/out")" "$note" "insns --symbol $symbol"
+	run insns -i "$tmp/kernel" --all --symbol "$symbol" --count
+	is "$status $(<"$tmp/out")" '0 3' "insns --symbol $symbol --count"
+done
+run insns -i "$tmp/kernel" --all --symbol kv_rest
+like "$status $(<"$tmp/out")$(<"$tmp/err")" '^0 .*insns: nothing of kv_rest ran;' 'insns --symbol of what did not run'
+run insns -i "$tmp/kernel" --symbol kv_nothing
+like "$status $(<"$tmp/out")$(<"$tmp/err")" '^1 .*kv_nothing: no such symbol' 'and of what there is not'
+run insns "${args[@]}" --symbol hello!main --format ip
+is "$(<"$tmp/out")" "$(awk '$1 >= "00000000004017c5" && $1 < "00000000004017df"' "$tmp/ips")" 'of a program'
+
+span='the trace is from 0.000123507 to 0.000389421: give times within'
+# says_nothing TEXT ARGUMENT…: no output, and why
+says_nothing() {
+	local text=$1; shift
+
+	run insns "${args[@]}" "$@"
+	is "$status $(<"$tmp/out")$(<"$tmp/err")" "0 ptwatch insns: $text" "insns $*: says that there is nothing"
+}
+says_nothing "nothing ran from 5.000000000 to 6.500000000; $span" --from 5 --to 6.5
+says_nothing "nothing ran from 0.000400000 on; $span" --from 0.0004
+says_nothing "nothing ran up to 0.000001000; $span" --to 1us --json
+says_nothing "nothing of hello!main ran up to 0.000200000; $span" --symbol hello!main --to 0.0002
+says_nothing "nothing of hello!nosuch ran; \`ptwatch flame\` tells which functions did" --symbol 'hello!nosuch'
+run insns "${args[@]}" --from 5 --count
+is "$(<"$tmp/out") $(<"$tmp/err")" "0 ptwatch insns: nothing ran from 5.000000000 on; $span" 'counted, too'
+run insns "${args[@]}" --from 0.0001 --to 0.0002
+is "$status $(wc -l <"$tmp/out") $(<"$tmp/err")" '0 42532 ' 'a window inside: all of it'
 done_testing

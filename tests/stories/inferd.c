@@ -24,7 +24,7 @@
 enum { MARK_START = 0xA0, MARK_PREFILL, MARK_DECODE, MARK_HIT, MARK_DONE, MARK_MISS };
 
 #define SLOTS	64
-#define ROUNDS	150		/* of a usual multiplication */
+#define ROUNDS	600		/* of a usual multiplication */
 #define MANY	1500000		/* of recomputing all of a prompt */
 
 struct figures {
@@ -123,7 +123,8 @@ static int ask(int socket, uint64_t requests, uint64_t noise)
 	run_on(1);
 	for (id = 0; id < requests; id++) {
 		if (id == noise && (file = fopen("/proc/ledger_noise", "w"))) {
-			fputs("1\n", file);
+			/* Where a request is at work */
+			fprintf(file, "%lx %lx\n", (unsigned long)matmul, (unsigned long)recompute_prefix);
 			fclose(file);
 		}
 		if (write(socket, &id, sizeof(id)) != sizeof(id) || read(socket, &id, sizeof(id)) != sizeof(id))

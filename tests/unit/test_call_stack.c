@@ -56,10 +56,15 @@ static void on_return(void *context, uint64_t step)
 static struct ptw_call_stack stack;
 static struct ptw_symbols *symbols;
 
+enum insn_class {
+	INSN_OTHER, INSN_CALL, INSN_RETURN, INSN_JUMP, INSN_COND_JUMP, INSN_FAR_CALL, INSN_FAR_RETURN, INSN_FAR_JUMP,
+	INSN_PTWRITE,
+};
+
 /* What the stream makes of instructions: a branch is told once it is known where it went. */
 static struct {
 	uint64_t at, next;
-	enum ptw_insn_class class;
+	enum insn_class class;
 	bool valid;
 } branch;
 
@@ -88,24 +93,24 @@ static void take(enum ptw_flow_kind kind, uint64_t from, uint64_t to, uint64_t v
 static void arrive(uint64_t to)
 {
 	static const enum ptw_flow_kind kinds[] = {
-		[PTW_INSN_CALL] = PTW_FLOW_CALL, [PTW_INSN_RETURN] = PTW_FLOW_RETURN, [PTW_INSN_JUMP] = PTW_FLOW_JUMP,
-		[PTW_INSN_COND_JUMP] = PTW_FLOW_JUMP, [PTW_INSN_FAR_CALL] = PTW_FLOW_SYSCALL,
-		[PTW_INSN_FAR_RETURN] = PTW_FLOW_FAR_RETURN, [PTW_INSN_FAR_JUMP] = PTW_FLOW_JUMP,
+		[INSN_CALL] = PTW_FLOW_CALL, [INSN_RETURN] = PTW_FLOW_RETURN, [INSN_JUMP] = PTW_FLOW_JUMP,
+		[INSN_COND_JUMP] = PTW_FLOW_JUMP, [INSN_FAR_CALL] = PTW_FLOW_SYSCALL,
+		[INSN_FAR_RETURN] = PTW_FLOW_FAR_RETURN, [INSN_FAR_JUMP] = PTW_FLOW_JUMP,
 	};
 
 	if (!branch.valid)
 		return;
 	branch.valid = false;
-	if (to != branch.next || branch.class == PTW_INSN_CALL)
+	if (to != branch.next || branch.class == INSN_CALL)
 		take(kinds[branch.class], branch.at, to, branch.next);
 }
 
-static void insn(uint64_t at, enum ptw_insn_class class)
+static void insn(uint64_t at, enum insn_class class)
 {
 	arrive(BASE + at);
 	/* Instructions that are no branches are runs. */
 	take(PTW_FLOW_RUN, BASE + at, BASE + at, 1);
-	branch.valid = class != PTW_INSN_OTHER && class != PTW_INSN_PTWRITE;
+	branch.valid = class != INSN_OTHER && class != INSN_PTWRITE;
 	branch.class = class;
 	branch.at = BASE + at;
 	branch.next = BASE + at + 5;
@@ -141,12 +146,12 @@ static void end(const char *expected)
 static void calls_and_returns(void **state)
 {
 	begin();
-	insn(0x1010, PTW_INSN_OTHER);
-	insn(0x1015, PTW_INSN_CALL);
-	insn(0x2000, PTW_INSN_CALL);
-	insn(0x3000, PTW_INSN_RETURN);
-	insn(0x2005, PTW_INSN_RETURN);
-	insn(0x101a, PTW_INSN_OTHER);
+	insn(0x1010, INSN_OTHER);
+	insn(0x1015, INSN_CALL);
+	insn(0x2000, INSN_CALL);
+	insn(0x3000, INSN_RETURN);
+	insn(0x2005, INSN_RETURN);
+	insn(0x101a, INSN_OTHER);
 	end("begin@0 1010<0; call@1 2000<1015; call@2 3000<2000; ret; ret");
 }
 
@@ -154,49 +159,49 @@ static void calls_and_returns(void **state)
 static void outer_frames(void **state)
 {
 	begin();
-	insn(0x3010, PTW_INSN_RETURN);
-	insn(0x2010, PTW_INSN_RETURN);
-	insn(0x1010, PTW_INSN_CALL);
-	insn(0x4000, PTW_INSN_OTHER);
+	insn(0x3010, INSN_RETURN);
+	insn(0x2010, INSN_RETURN);
+	insn(0x1010, INSN_CALL);
+	insn(0x4000, INSN_OTHER);
 	end("begin@0 3010<0; outer@-1 2010<3010; outer@-2 1010<2010; call@-1 4000<1010");
 }
 
 static void interrupts(void **state)
 {
 	begin();
-	insn(0x1010, PTW_INSN_CALL);
+	insn(0x1010, INSN_CALL);
 	event(PTW_EVENT_ASYNC_BRANCH, 0x2000, 0x6000);	/* before f's first instruction */
-	insn(0x6000, PTW_INSN_CALL);
-	insn(0x4000, PTW_INSN_RETURN);
-	insn(0x6005, PTW_INSN_FAR_RETURN);
-	insn(0x2000, PTW_INSN_RETURN);
-	insn(0x1015, PTW_INSN_OTHER);
+	insn(0x6000, INSN_CALL);
+	insn(0x4000, INSN_RETURN);
+	insn(0x6005, INSN_FAR_RETURN);
+	insn(0x2000, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
 	end("begin@0 1010<0; call@1 2000<1010; intr@2 6000<2000; call@3 4000<6000; ret; ret; ret");
 }
 
 static void system_calls(void **state)
 {
 	begin();
-	insn(0x1010, PTW_INSN_FAR_CALL);
-	insn(0x7000, PTW_INSN_FAR_RETURN);
-	insn(0x1015, PTW_INSN_OTHER);
-	insn(0x101a, PTW_INSN_FAR_CALL);
+	insn(0x1010, INSN_FAR_CALL);
+	insn(0x7000, INSN_FAR_RETURN);
+	insn(0x1015, INSN_OTHER);
+	insn(0x101a, INSN_FAR_CALL);
 	event(PTW_EVENT_DISABLED, 0, 0);		/* not traced */
 	event(PTW_EVENT_ENABLED, 0, 0x101f);
-	insn(0x101f, PTW_INSN_OTHER);
+	insn(0x101f, INSN_OTHER);
 	end("begin@0 1010<0; syscall@1 7000<1010; ret; syscall@1 0<101a; ret");
 }
 
 static void tail_calls(void **state)
 {
 	begin();
-	insn(0x1010, PTW_INSN_CALL);
-	insn(0x2000, PTW_INSN_JUMP);		/* to the function's own cold part and back */
-	insn(0x2800, PTW_INSN_JUMP);
-	insn(0x2020, PTW_INSN_COND_JUMP);	/* not taken */
-	insn(0x2025, PTW_INSN_JUMP);
-	insn(0x3000, PTW_INSN_RETURN);
-	insn(0x1015, PTW_INSN_OTHER);
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_JUMP);		/* to the function's own cold part and back */
+	insn(0x2800, INSN_JUMP);
+	insn(0x2020, INSN_COND_JUMP);	/* not taken */
+	insn(0x2025, INSN_JUMP);
+	insn(0x3000, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
 	end("begin@0 1010<0; call@1 2000<1010; ret; tail@1 3000<2025; ret");
 }
 
@@ -204,44 +209,159 @@ static void tail_calls(void **state)
 static void retpoline(void **state)
 {
 	begin();
-	insn(0x1010, PTW_INSN_CALL);
-	insn(0x5000, PTW_INSN_CALL);
-	insn(0x5010, PTW_INSN_RETURN);
-	insn(0x4000, PTW_INSN_RETURN);
-	insn(0x1015, PTW_INSN_OTHER);
+	insn(0x1010, INSN_CALL);
+	insn(0x5000, INSN_CALL);
+	insn(0x5010, INSN_RETURN);
+	insn(0x4000, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
 	end("begin@0 1010<0; call@1 4000<1014; ret");
 }
 
 static void stack_switch(void **state)
 {
 	begin();
-	insn(0x1010, PTW_INSN_CALL);
-	insn(0x2000, PTW_INSN_RETURN);
-	insn(0x4010, PTW_INSN_RETURN);
-	insn(0x3010, PTW_INSN_OTHER);
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_RETURN);
+	insn(0x4010, INSN_RETURN);
+	insn(0x3010, INSN_OTHER);
 	end("begin@0 1010<0; call@1 2000<1010; switch@0 4010<2000; outer@-1 3010<4010");
 }
 
-/* longjmp and the like: out of several functions at once. */
+/*
+ * An exception is thrown in h: the unwinder, g here, returns to a landing pad of f, to which it was never called from. f's
+ * other landing pad is in its cold part, at the very start of that.
+ */
+static void exceptions(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_CALL);
+	insn(0x4000, INSN_CALL);
+	insn(0x3000, INSN_RETURN);
+	insn(0x2080, INSN_CALL);
+	insn(0x4000, INSN_CALL);
+	insn(0x3000, INSN_RETURN);
+	insn(0x2800, INSN_JUMP);
+	insn(0x2090, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
+	end("begin@0 1010<0; call@1 2000<1010; call@2 4000<2000; call@3 3000<4000; ret; ret; "
+	    "call@2 4000<2080; call@3 3000<4000; ret; ret; ret");
+}
+
+/* From h, deep inside, a jump to behind outer's call of setjmp; and one within f, which is none. */
+static void long_jump(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_JUMP);
+	insn(0x2050, INSN_CALL);
+	insn(0x3000, INSN_CALL);
+	insn(0x4000, INSN_JUMP);
+	insn(0x1005, INSN_CALL);
+	insn(0x3000, INSN_OTHER);
+	end("begin@0 1010<0; call@1 2000<1010; call@2 3000<2050; call@3 4000<3000; ret; ret; ret; call@1 3000<1005");
+}
+
+/* While another process was at work that is not traced, this one was left for good reasons, by a call nobody saw. */
+static void call_not_traced(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_CALL);
+	insn(0x3000, INSN_OTHER);
+	event(PTW_EVENT_DISABLED, 0x3000, 0);
+	take(PTW_FLOW_BEGIN, 0, BASE + 0x4000, 1);
+	insn(0x4000, INSN_RETURN);
+	insn(0x2020, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
+	end("begin@0 1010<0; call@1 2000<1010; call@2 3000<2000; ret; ret");
+}
+
+/* A jump in a function that was called unseen takes nobody's place: g is h's tail call, not f's. */
+static void tail_call_not_traced(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_OTHER);
+	branch.valid = false;
+	take(PTW_FLOW_JUMP, BASE + 0x4010, BASE + 0x3000, 0);
+	take(PTW_FLOW_RETURN, BASE + 0x3010, BASE + 0x2030, 0);
+	take(PTW_FLOW_RETURN, BASE + 0x2040, BASE + 0x1015, 0);
+	end("begin@0 1010<0; call@1 2000<1010; ret");
+}
+
+/* Tracing stops in h and begins again in g; both were called by f, which is on the stack, h by way of handler. */
+static void stop_and_start(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_CALL);
+	insn(0x4000, INSN_OTHER);
+	event(PTW_EVENT_DISABLED, 0x4000, 0);
+	event(PTW_EVENT_ENABLED, 0, 0x3000);
+	insn(0x3000, INSN_RETURN);
+	insn(0x6010, INSN_CALL);
+	insn(0x4000, INSN_RETURN);
+	insn(0x6015, INSN_RETURN);
+	insn(0x2020, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
+	end("begin@0 1010<0; call@1 2000<1010; call@2 4000<2000; begin@3 3000<0; ret; outer@3 6010<3000; call@4 4000<6010; ret; "
+	    "ret; ret; ret");
+}
+
+/* A fault in the kernel's copy goes on at the fixup, in the same function. */
+static void fixed_up_fault(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_OTHER);
+	event(PTW_EVENT_ASYNC_BRANCH, 0x2010, 0x6000);
+	insn(0x6000, INSN_FAR_RETURN);
+	insn(0x2070, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
+	end("begin@0 1010<0; call@1 2000<1010; intr@2 6000<2010; ret; ret");
+}
+
+/* A handler runs in between; from it, rt_sigreturn leads back to what the signal found. */
+static void signals(void **state)
+{
+	const uint64_t user = 0x401000;
+
+	begin();
+	take(PTW_FLOW_CALL, user, user + 0x100, user + 5);
+	take(PTW_FLOW_INTERRUPT, user + 0x108, BASE + 0x6000, 0);
+	take(PTW_FLOW_CALL, BASE + 0x6000, BASE + 0x4000, BASE + 0x6005);
+	take(PTW_FLOW_FAR_RETURN, BASE + 0x4000, user + 0x200, 0);
+	take(PTW_FLOW_CALL, user + 0x210, user + 0x300, user + 0x215);
+	take(PTW_FLOW_RETURN, user + 0x300, user + 0x215, 0);
+	take(PTW_FLOW_SYSCALL, user + 0x220, BASE + 0x7000, user + 0x222);
+	take(PTW_FLOW_FAR_RETURN, BASE + 0x7000, user + 0x108, 0);
+	take(PTW_FLOW_RETURN, user + 0x110, user + 5, 0);
+	assert_string_equal(told, "begin@0 7f401000<0; call@1 7f401100<7f401000; intr@2 6000<7f401108; call@3 4000<6000; ret; ret; "
+				  "call@2 7f401200<7f401108; call@3 7f401300<7f401210; ret; syscall@3 7000<7f401220; ret; ret; ret");
+	ptw_call_stack_free(&stack);
+}
+
+/* Out of several functions at once. */
 static void return_over_frames(void **state)
 {
 	begin();
-	insn(0x1010, PTW_INSN_CALL);
-	insn(0x2000, PTW_INSN_CALL);
-	insn(0x3000, PTW_INSN_CALL);
-	insn(0x4000, PTW_INSN_RETURN);
-	insn(0x1015, PTW_INSN_OTHER);
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_CALL);
+	insn(0x3000, INSN_CALL);
+	insn(0x4000, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
 	end("begin@0 1010<0; call@1 2000<1010; call@2 3000<2000; call@3 4000<3000; ret; ret; ret");
 }
 
 static void gaps(void **state)
 {
 	begin();
-	insn(0x1010, PTW_INSN_CALL);
-	insn(0x2000, PTW_INSN_CALL);
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_CALL);
 	branch.valid = false;
 	take(PTW_FLOW_GAP, 0, 0, 0);
-	insn(0x3000, PTW_INSN_OTHER);
+	insn(0x3000, INSN_OTHER);
 	end("begin@0 1010<0; call@1 2000<1010; gap@0 0<0; begin@0 3000<0");
 }
 
@@ -249,9 +369,9 @@ static void gaps(void **state)
 static void not_really_branches(void **state)
 {
 	begin();
-	insn(0x1010, PTW_INSN_CALL);
-	insn(0x1015, PTW_INSN_FAR_RETURN);
-	insn(0x101a, PTW_INSN_OTHER);
+	insn(0x1010, INSN_CALL);
+	insn(0x1015, INSN_FAR_RETURN);
+	insn(0x101a, INSN_OTHER);
 	end("begin@0 1010<0");
 }
 
@@ -262,7 +382,7 @@ static void endless_recursion(void **state)
 	begin();
 	stack.on_return = NULL;
 	for (i = 0; i < 100000; i++)
-		insn(0x2000, PTW_INSN_CALL);
+		insn(0x2000, INSN_CALL);
 	assert_true(ptw_call_stack_depth(&stack) > 99000);
 	ptw_call_stack_free(&stack);
 }
@@ -299,6 +419,13 @@ int main(void)
 		cmocka_unit_test(tail_calls),
 		cmocka_unit_test(retpoline),
 		cmocka_unit_test(stack_switch),
+		cmocka_unit_test(exceptions),
+		cmocka_unit_test(long_jump),
+		cmocka_unit_test(call_not_traced),
+		cmocka_unit_test(tail_call_not_traced),
+		cmocka_unit_test(stop_and_start),
+		cmocka_unit_test(fixed_up_fault),
+		cmocka_unit_test(signals),
 		cmocka_unit_test(return_over_frames),
 		cmocka_unit_test(gaps),
 		cmocka_unit_test(not_really_branches),

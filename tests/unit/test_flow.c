@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 
 #include <linux/perf_event.h>
 
+#include "flow/code.h"
+#include "flow/runs.h"
 #include "flow/stream.h"
 
 #define CODE	0xffffffff81001000ULL
@@ -24,6 +27,12 @@
 #define IP(at)	(0x1000 + (at)) & 0xff, (0x1000 + (at)) >> 8 & 0xff, 0x00, 0x81, 0xff, 0xff
 #define FUP(at)	0x7d, IP(at)
 #define TIP(at)	0x6d, IP(at)
+#define USER	0x401000ULL
+#define UTIP(at)	0x6d, (at), 0x10, 0x40, 0x00, 0x00, 0x00
+#define PGE(at)	0x71, IP(at)
+#define PGD	0x01	/* without an address */
+#define PIP	0x02, 0x43, 0x00, 0x10, 0x00, 0x00, 0x00, 0x00
+#define EXSTOP	0x02, 0x62
 #define BAD	0x02, 0x0b
 
 /* From the start of the code, at TSC 1000 */
@@ -168,6 +177,208 @@ static void threads_switch(void **state)
 	end_scene(&s);
 }
 
+/*
+ * What libipt does again from the last PSB on, because the engine gave up, is the code of who ran then: not of who runs
+ * when it gave up. The process 20 has nothing mapped where 10 has its code.
+ */
+static void again_from_psb(void **state)
+{
+	static const uint8_t code[] = { 0x90, 0xff, 0xe0, 0x48, 0xcf };
+	static const uint8_t trace[] = { START, TIP(3), UTIP(0), UTIP(0), TIP(0), TSC(5000), TIP(3), UTIP(0), UTIP(0),
+					 START, TIP(0) };
+	static const struct __attribute__((packed)) {
+		struct perf_event_header header;
+		uint32_t pid, tid;
+		uint64_t addr, len, pgoff;
+		char name[8];
+	} map = {
+		.header = { .type = PERF_RECORD_MMAP, .misc = PERF_RECORD_MISC_USER, .size = sizeof(map) },
+		.pid = 20, .tid = 20, .addr = 0x7f0000000000, .len = 4096, .name = "gone",
+	};
+	static const struct ptw_sample_id_layout none;
+	struct scene s;
+
+	set_scene(&s, code, sizeof(code), trace, sizeof(trace));
+	assert_int_equal(ptw_image_add(&s.rec.image, s.path, 0, 4096, USER, NULL), 0);
+	assert_true(ptw_side_take(&s.side[0], (const uint8_t *)&map, sizeof(map), &none));
+	s.side[1] = (struct ptw_side_event){
+		.type = PTW_SIDE_SWITCH, .time = 2000, .cpu = 0, .pid = 10, .tid = 10, .out = true,
+		.other_pid = 20, .other_tid = 20,
+	};
+	s.rec.side_count = 2;
+	assert_told(&s, PTW_STREAM_ALL_JUMPS,
+		    "begin 0; t10 1>3; t10 3>7f400000; t10 7f400001>7f400000; t10 7f400001>0; switch to t20; t20 1>3; "
+		    "t20 3>7f400000; gap at 85 lost 7; t20 1>0; 12");
+	end_scene(&s);
+}
+
+/* Tracing ends with the far branch to user code, though a MOV CR3 comes first; with the CR3 filter it ends with that. */
+static void context_ends(void **state)
+{
+	/* 0: mov %rdi, %cr3; 3: pop %rax; 4: sysretq */
+	static const uint8_t code[] = { 0x0f, 0x22, 0xdf, 0x58, 0x48, 0x0f, 0x07 };
+	static const uint8_t isolated[] = { START, PIP, PGD, MODE64, PGE(0), PIP, PGD, MODE64, PGE(0) };
+	static const uint8_t filtered[] = { START, PGD, PIP, MODE64, PGE(3), PGD, PIP, MODE64, PGE(0), PGD };
+	/* What the engine leaves to libipt is not told twice, and not less. */
+	static const uint8_t doubtful[] = { START, PIP, PGD, MODE64, PGE(3), PGD, PIP, EXSTOP };
+	struct scene s;
+
+	set_scene(&s, code, sizeof(code), isolated, sizeof(isolated));
+	assert_told(&s, PTW_STREAM_ALL_JUMPS, "begin 0; t-1 4>7efff000; t-1 4>7efff000; begin 0; t-1 4>7efff000; "
+					      "t-1 4>7efff000; begin 0; 6");
+	end_scene(&s);
+	set_scene(&s, code, sizeof(code), filtered, sizeof(filtered));
+	assert_told(&s, PTW_STREAM_ALL_JUMPS, "begin 0; t-1 0>7efff000; begin 3; t-1 4>7efff000; t-1 4>7efff000; begin 0; "
+					      "t-1 0>7efff000; 4");
+	end_scene(&s);
+	set_scene(&s, code, sizeof(code), doubtful, sizeof(doubtful));
+	assert_told(&s, PTW_STREAM_ALL_JUMPS, "begin 0; t-1 4>7efff000; t-1 4>7efff000; begin 3; t-1 4>7efff000; "
+					      "t-1 4>7efff000; 5");
+	end_scene(&s);
+}
+
+#define OUT(when, who, next) { .type = PTW_SIDE_SWITCH, .time = (when), .pid = (who), .tid = (who), .out = true, \
+			       .other_pid = (next), .other_tid = (next) }
+
+/* Process 10 is traced alone: the switch to it is in the trace, the one from it is not. */
+static void switch_of_one_process(void **state)
+{
+	static const struct ptw_side_event side[] = { OUT(1000000, 20, 10), OUT(1400000, 10, 20), OUT(3000000, 20, 10) };
+	static const uint32_t at[] = { 0, 1, 2 };
+	struct flow_runs runs = { .side = side, .at = at, .count = 3, .pid = 20, .tid = 20 };
+
+	/* It is told before the trace shows it, with the times of a CPU that is slow. */
+	assert_true(flow_runs_until(&runs, 1004000, false));
+	assert_int_equal(runs.tid, 10);
+	flow_runs_switch(&runs, true, 1018000);
+	assert_int_equal(runs.tid, 10);
+	assert_false(flow_runs_until(&runs, 1390000, true));
+	assert_int_equal(runs.tid, 10);
+	/* Both that were missed, and the one at hand: a little behind its record in true time, before it in the trace's. */
+	flow_runs_switch(&runs, true, 2999000);
+	assert_int_equal(runs.tid, 10);
+	assert_int_equal(runs.next, 3);
+}
+
+/* A job that begins late passes all before it at once: with the same end as step by step. */
+static void far_records(void **state)
+{
+	enum { COUNT = 1000 };
+	static struct ptw_side_event side[COUNT];
+	static uint32_t at[COUNT];
+	struct flow_runs steps, jump, start = { .side = side, .at = at, .count = COUNT, .pid = 1, .tid = 1, .early = true };
+	uint32_t random = 1;
+
+	for (int i = 0; i < COUNT; i++) {
+		random = random * 1103515245 + 12345;
+		at[i] = i;
+		side[i] = (struct ptw_side_event){
+			.type = PTW_SIDE_SWITCH, .time = 2000000 + i * 10000ULL + (random >> 16) % 5000,
+			.pid = random >> 8 & 7, .tid = random >> 8 & 7, .out = random >> 20 & 1,
+			.other_pid = random >> 11 & 7, .other_tid = random >> 11 & 7, .preempted = random >> 14 & 1,
+		};
+	}
+	for (uint64_t time = 1000000; time < 13000000; time += 3333) {
+		steps = jump = start;
+		for (uint64_t t = 0; t < time; t += 50000)
+			flow_runs_until(&steps, t, true);
+		flow_runs_until(&steps, time, true);
+		assert_int_equal(flow_runs_until(&jump, time, true), time > side[0].time + 1000);
+		assert_int_equal(jump.next, steps.next);
+		assert_int_equal(jump.tid, steps.tid);
+		assert_int_equal(jump.preempted, steps.preempted);
+		assert_int_equal(jump.unseen, steps.unseen);
+		assert_int_equal(jump.early, steps.early);
+		assert_int_equal(jump.since, steps.since);
+	}
+}
+
+/* Time stands still between timing packets: a switch may be seen long before the time of its record comes. */
+static void switch_seen_early(void **state)
+{
+	static const struct ptw_side_event side[] = { OUT(5000000, 10, 20), OUT(9000000, 20, 30) };
+	static const uint32_t at[] = { 0, 1 };
+	struct flow_runs runs = { .side = side, .at = at, .count = 2, .pid = 10, .tid = 10 };
+
+	assert_false(flow_runs_switch(&runs, true, 1000000));
+	assert_int_equal(runs.tid, 10);
+	assert_true(flow_runs_until(&runs, 8500000, false));
+	assert_int_equal(runs.tid, 20);
+	/* That one has been seen; this is the next. */
+	assert_true(flow_runs_switch(&runs, true, 8500000));
+	assert_int_equal(runs.tid, 30);
+}
+
+/* Where no arrival is told, a departure whose switch is to be seen waits for it, until the next one. */
+static void departure_waits(void **state)
+{
+	static const struct ptw_side_event side[] = { OUT(1000000, 10, 20), OUT(3000000, 20, 30), OUT(9000000, 30, 10) };
+	static const uint32_t at[] = { 0, 1, 2 };
+	struct flow_runs runs = { .side = side, .at = at, .count = 3, .pid = 10, .tid = 10, .seen = true };
+
+	assert_false(flow_runs_until(&runs, 1500000, false));
+	assert_int_equal(runs.tid, 10);
+	assert_true(flow_runs_switch(&runs, true, 1500000));
+	assert_int_equal(runs.tid, 20);
+	/* The second was not seen: the third has taken its place. */
+	assert_true(flow_runs_until(&runs, 9500000, false));
+	assert_int_equal(runs.tid, 30);
+	assert_true(flow_runs_switch(&runs, true, 9500000));
+	assert_int_equal(runs.tid, 10);
+}
+
+/* A process traced alone, on a CPU that it shares with another one: only the switches to it are seen. */
+static void switch_back(void **state)
+{
+	static const struct ptw_side_event side[] = { OUT(1000000, 20, 10), OUT(1012000, 10, 20), OUT(2000000, 20, 10) };
+	static const uint32_t at[] = { 0, 1, 2 };
+	/* The time of the trace behind the record of the switch, and beyond it */
+	static const uint64_t times[] = { 1009000, 1012400 };
+
+	for (int i = 0; i < 2; i++) {
+		struct flow_runs runs = { .side = side, .at = at, .count = 3, .pid = 20, .tid = 20, .seen = true, .begun = true };
+
+		/* Not its departure, which lies back, but the one to it. */
+		assert_true(flow_runs_switch(&runs, true, times[i]));
+		assert_int_equal(runs.tid, 20);
+		assert_int_equal(runs.next, 2);
+	}
+}
+
+/* Others ran for less than a timing packet tells: the switch that is seen leads to the process that is traced. */
+static void switch_home(void **state)
+{
+	static const struct ptw_side_event side[] = {
+		OUT(1000000, 20, 10), OUT(1009500, 10, 11), OUT(1010500, 11, 20), OUT(1011500, 20, 10), OUT(2000000, 10, 20),
+	};
+	static const uint32_t at[] = { 0, 1, 2, 3, 4 };
+	struct flow_runs runs = { .side = side, .at = at, .count = 5, .pid = 20, .tid = 20, .seen = true };
+
+	flow_runs_until(&runs, 900000, true);
+	runs.begun = true;
+	assert_true(flow_runs_switch(&runs, true, 1009000));
+	assert_int_equal(runs.tid, 20);
+	assert_int_equal(runs.next, 3);
+}
+
+/* From the record of a switch to the switch itself the CPU took its time, and the process left again soon after. */
+static void switch_home_late(void **state)
+{
+	static const struct ptw_side_event side[] = {
+		OUT(1034669, 20, 10), OUT(1071797, 10, 20), OUT(1082713, 20, 10), OUT(1104433, 10, 20),
+	};
+	static const uint32_t at[] = { 0, 1, 2, 3 };
+	struct flow_runs runs = { .side = side, .at = at, .count = 4, .pid = 20, .tid = 20 };
+
+	flow_runs_until(&runs, 1005005, true);
+	assert_true(flow_runs_until(&runs, 1068813, false));
+	assert_int_equal(runs.tid, 10);
+	runs.begun = true;
+	assert_true(flow_runs_switch(&runs, true, 1072845));
+	assert_int_equal(runs.tid, 20);
+	assert_int_equal(runs.next, 2);
+}
+
 static void gaps(void **state)
 {
 	static const uint8_t code[] = { 0x90, 0xff, 0xe0, 0xeb, 0xfe };
@@ -189,12 +400,371 @@ static void gaps(void **state)
 	end_scene(&s);
 }
 
+/* "first 1, 2; …": of each jump the function it is in, its offset, and how many instructions that makes */
+static void tell_places(struct scene *s, unsigned int flags, char *text, size_t room)
+{
+	struct ptw_stream_options options = { .flags = PTW_STREAM_ALL_JUMPS | flags, .threads = 1 };
+	const struct ptw_flow *f;
+	struct ptw_stream *stream;
+	struct ptw_place place;
+	size_t used = 0;
+
+	stream = ptw_stream_open(&s->rec, &options, NULL);
+	assert_non_null(stream);
+	text[0] = '\0';
+	while ((f = ptw_stream_next(stream)) && used < room - 80) {
+		if (f->kind == PTW_FLOW_GAP)
+			used += snprintf(text + used, room - used, "%sgap", used ? "; " : "");
+		if (f->kind != PTW_FLOW_JUMP)
+			continue;
+		if (!ptw_stream_place(stream, f, f->from, &place))
+			place = (struct ptw_place){ .start = f->from, .object = "-" };
+		used += snprintf(text + used, room - used, "%s%s %d, %d", used ? "; " : "",
+				 place.symbol ? place.symbol->name : place.object, (int)(f->from - place.start), (int)f->insns);
+	}
+	ptw_stream_close(stream);
+}
+
+/* A BPF program that comes, goes, and makes room for another: by records alone, no copy of the kernel has them. */
+static void bpf_programs(void **state)
+{
+	static const uint8_t trace[] = { START, TIP(0x100), TIP(0x100), TSC(3000), TIP(0x100), TIP(0x100) };
+	struct __attribute__((packed)) {
+		struct perf_event_header header;
+		uint64_t addr;
+		uint32_t size;
+		uint16_t type, flags;
+		char name[16];
+	} symbol[3];
+	struct __attribute__((packed)) {
+		struct perf_event_header header;
+		uint64_t addr;
+		uint16_t old_size, new_size;
+		uint8_t bytes[4];
+	} poke[2];
+	static const uint8_t code[2][4] = { { 0x90, 0xff, 0xe0, 0xcc }, { 0x66, 0x90, 0xff, 0xe0 } };
+	static const struct ptw_sample_id_layout none;
+	struct scene s;
+	char text[256];
+
+	set_scene(&s, "\xff\xe0", 2, trace, sizeof(trace));
+	/* Beyond the page that there is a copy of */
+	s.rec.image.section[0].size = 0x100;
+	for (int i = 0; i < 3; i++) {
+		symbol[i] = (typeof(symbol[0])){
+			.header = { .type = PERF_RECORD_KSYMBOL, .size = sizeof(symbol[0]) }, .addr = CODE + 0x100,
+			.size = 4, .type = 1, .flags = i == 1,
+		};
+		snprintf(symbol[i].name, sizeof(symbol[i].name), "bpf_%s", i == 2 ? "b" : "a");
+		assert_true(ptw_side_take(&s.side[s.rec.side_count], (const uint8_t *)&symbol[i], sizeof(symbol[i]), &none));
+		s.side[s.rec.side_count++].time = 500 + 700 * i;
+		if (i == 1)
+			continue;
+		poke[i / 2] = (typeof(poke[0])){
+			.header = { .type = PERF_RECORD_TEXT_POKE, .size = sizeof(poke[0]) }, .addr = CODE + 0x100, .new_size = 4,
+		};
+		memcpy(poke[i / 2].bytes, code[i / 2], 4);
+		assert_true(ptw_side_take(&s.side[s.rec.side_count], (const uint8_t *)&poke[i / 2], sizeof(poke[0]), &none));
+		s.side[s.rec.side_count++].time = 500 + 700 * i;
+	}
+	tell_places(&s, 0, text, sizeof(text));
+	assert_string_equal(text, "- 0, 1; bpf_a 1, 3; bpf_b 2, 5; bpf_b 2, 7");
+	end_scene(&s);
+}
+
+/* A change was lost: what the next one says was there is not what the one before it made. Code is of its time all the same. */
+static void lost_poke(void **state)
+{
+	static const uint8_t bytes[2][2] = { { 0x01, 0x02 }, { 0x03, 0x04 } };	/* old, new */
+	static const uint64_t times[] = { 1500, 2500, 1500, 500, 1500 };
+	static const uint8_t expected[] = { 0x02, 0x04, 0x02, 0x01, 0x02 };
+	static const struct ptw_sample_id_layout none;
+	struct __attribute__((packed)) {
+		struct perf_event_header header;
+		uint64_t addr;
+		uint16_t old_size, new_size;
+		uint8_t bytes[2];
+	} poke[2];
+	struct code_view *view;
+	struct ptw_code *code;
+	struct scene s;
+	uint8_t byte;
+
+	set_scene(&s, "\xff\xe0", 2, (const uint8_t[]){ START }, sizeof((uint8_t[]){ START }));
+	for (int i = 0; i < 2; i++) {
+		poke[i] = (typeof(poke[0])){
+			.header = { .type = PERF_RECORD_TEXT_POKE, .size = sizeof(poke[0]) }, .addr = CODE,
+			.old_size = 1, .new_size = 1, .bytes = { bytes[i][0], bytes[i][1] },
+		};
+		assert_true(ptw_side_take(&s.side[i], (const uint8_t *)&poke[i], sizeof(poke[0]), &none));
+		s.side[i].time = 1000 + 1000 * i;
+	}
+	s.rec.side_count = 2;
+	code = code_new(&s.rec);
+	view = code_view_new(code);
+	for (int i = 0; i < 5; i++) {
+		code_view_time(view, times[i], NULL, NULL);
+		assert_int_equal(code_read(view, CODE, &byte, 1), 1);
+		assert_int_equal(byte, expected[i]);
+	}
+	code_view_free(view);
+	code_free(code);
+	end_scene(&s);
+}
+
+/* ---- code that a process generates ---- */
+
+#define JIT	0x7f0000001000ULL
+#define JIT_PID	4194999	/* that no machine has */
+#define JIT_IP	0x00, 0x10, 0x00, 0x00, 0x00, 0x7f
+#define JIT_START	PSB, TSC(1000), MODE64, 0x7d, JIT_IP, PSBEND
+#define JIT_TIP	0x6d, JIT_IP
+
+struct __attribute__((packed)) mmap_record {
+	struct perf_event_header header;
+	uint32_t pid, tid;
+	uint64_t addr, size, pgoff;
+	uint32_t major, minor;
+	uint64_t inode, generation;
+	uint32_t prot, flags;
+	char name[64];
+};
+
+static void add_mmap(struct scene *s, struct mmap_record *r, uint64_t time, uint64_t addr, const char *name)
+{
+	static const struct ptw_sample_id_layout none;
+
+	*r = (struct mmap_record){
+		.header = { .type = PERF_RECORD_MMAP2, .misc = PERF_RECORD_MISC_USER, .size = sizeof(*r) },
+		.pid = JIT_PID, .tid = JIT_PID, .addr = addr, .size = 0x1000, .prot = 4,
+	};
+	snprintf(r->name, sizeof(r->name), "%s", name);
+	assert_true(ptw_side_take(&s->side[s->rec.side_count], (const uint8_t *)r, sizeof(*r), &none));
+	s->side[s->rec.side_count++].time = time;
+}
+
+/* Loads at 500 and at 2000 (TSC) of different functions at the same address; a move there at 4000 */
+static void write_dump(const char *path)
+{
+	struct __attribute__((packed)) {
+		uint32_t magic, version, head_size, machine, pad, pid;
+		uint64_t time, flags;
+		struct __attribute__((packed)) {
+			uint32_t id, size;
+			uint64_t time;
+			uint32_t pid, tid;
+			uint64_t vma, addr, code_size, index;
+			char name[6];
+			uint8_t code[4];
+		} load[3];
+		uint32_t move_id, move_size;
+		uint64_t move_time;
+		uint32_t move_pid, move_tid;
+		uint64_t vma, from, to, code_size, index;
+	} dump = {
+		0x4a695444, 1, 40, 62, 0, JIT_PID, 1, 1,
+		{
+			{ 0, 66, 500, JIT_PID, JIT_PID, JIT, JIT, 3, 1, "first", { 0x90, 0xff, 0xe0 } },
+			{ 0, 66, 2000, JIT_PID, JIT_PID, JIT, JIT, 4, 2, "later", { 0x66, 0x90, 0xff, 0xe0 } },
+			{ 0, 66, 600, JIT_PID, JIT_PID, JIT + 64, JIT + 64, 2, 3, "moved", { 0xff, 0xe0 } },
+		},
+		1, 64, 4000, JIT_PID, JIT_PID, JIT, JIT + 64, JIT, 2, 3,
+	};
+	FILE *file = fopen(path, "we");
+
+	assert_non_null(file);
+	assert_int_equal(fwrite(&dump, sizeof(dump), 1, file), 1);
+	fclose(file);
+}
+
+static void set_dump_flags(const char *path, uint64_t flags)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	assert_int_equal(pwrite(fd, &flags, sizeof(flags), 32), sizeof(flags));
+	close(fd);
+}
+
+/*
+ * Where tracing begins amid a switch, in the kernel, it is not settled yet who runs: a departure whose record is older has
+ * nothing to do with the user code that comes. That process 20 has no code shows it: user code of 20 would be a gap.
+ */
+static void begun_in_switch(void **state)
+{
+	/* 0: nop; 1: jmp *%rax; 3: iretq; 0x10, __switch_to_asm: nop; jmp *%rax */
+	static const uint8_t code[] = {
+		0x90, 0xff, 0xe0, 0x48, 0xcf, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x90, 0xff, 0xe0,
+	};
+	static const uint8_t trace[] = {
+		START, TIP(3), UTIP(0), UTIP(0), TIP(0), TSC(8500), PGD,
+		TSC(14500), MODE64, PGE(0), TIP(0x10), TSC(14600), TIP(3), UTIP(0), UTIP(0), TIP(0), TSC(15500), TIP(0), TIP(0),
+	};
+	static const struct ptw_side_event out[] = { OUT(9000, 10, 20), OUT(15000, 20, 10), OUT(17000, 10, 20) };
+	struct mmap_record map;
+	struct ptw_error err;
+	struct scene s;
+	char path[] = "/tmp/ptwatch-test-XXXXXX";
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	dprintf(fd, "%llx T __switch_to_asm\n%llx T end\n", CODE + 0x10, CODE + 0x20);
+	close(fd);
+	set_scene(&s, code, sizeof(code), trace, sizeof(trace));
+	s.rec.symbols = ptw_symbols_new();
+	assert_int_equal(ptw_symbols_load_kallsyms(s.rec.symbols, path, &err), 0);
+	assert_int_equal(ptw_image_add(&s.rec.image, s.path, 0, 4096, USER, NULL), 0);
+	add_mmap(&s, &map, 100, 0x7f0000000000, "gone");
+	s.side[0].pid = s.side[0].tid = 20;
+	memcpy(&s.side[1], out, sizeof(out));
+	s.rec.side_count = 4;
+	assert_told(&s, PTW_STREAM_ALL_JUMPS,
+		    "begin 0; t10 1>3; t10 3>7f400000; t10 7f400001>7f400000; t10 7f400001>0; t10 1>7efff000; "
+		    "t10 1>7efff000; switch to t20; begin 0; t20 1>10; switch to t10; t10 11>3; t10 3>7f400000; "
+		    "t10 7f400001>7f400000; t10 7f400001>0; t10 1>0; t10 1>0; 22");
+	ptw_symbols_free(s.rec.symbols);
+	end_scene(&s);
+	unlink(path);
+}
+
+static void jitdump(void **state)
+{
+	static const uint8_t trace[] = { JIT_START, JIT_TIP, TSC(2500), JIT_TIP, JIT_TIP, TSC(4500), JIT_TIP, JIT_TIP };
+	char dir[] = "/tmp/ptwatch-test-XXXXXX", path[64], text[256], *told;
+	struct mmap_record record[3];
+	struct scene s;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/jit-%d.dump", dir, JIT_PID);
+	write_dump(path);
+	set_scene(&s, "", 0, trace, sizeof(trace));
+	s.side[0] = (struct ptw_side_event){
+		.type = PTW_SIDE_START, .time = 10, .cpu = 0, .pid = JIT_PID, .tid = JIT_PID,
+	};
+	s.rec.side_count = 1;
+	/* The kernel tells of the memory before there is code in it, and again when its protection changes. */
+	add_mmap(&s, &record[0], 100, JIT, "//anon");
+	add_mmap(&s, &record[1], 200, 0x7f0000100000ULL, path);
+	add_mmap(&s, &record[2], 700, JIT, "//anon");
+	tell_places(&s, 0, text, sizeof(text));
+	assert_string_equal(text, "first 1, 2; later 2, 4; later 2, 6; moved 0, 7; moved 0, 8");
+	assert_null(ptw_jitdump_unclocked(&s.rec));
+	/* By another clock: all of it is there from the mapping of the file on, and that is told. */
+	set_dump_flags(path, 0);
+	tell_places(&s, 0, text, sizeof(text));
+	assert_string_equal(text, "moved 0, 1; moved 0, 2; moved 0, 3; moved 0, 4; moved 0, 5");
+	told = ptw_jitdump_unclocked(&s.rec);
+	assert_string_equal(told, path);
+	free(told);
+	set_dump_flags(path, 1);
+	/* Once cut off, what is whole still counts; nothing is read beyond the end. */
+	for (int size = 300; size > 40; size -= 7) {
+		assert_int_equal(truncate(path, size), 0);
+		tell_places(&s, 0, text, sizeof(text));
+		assert_true(!strncmp(text, "first 1, 2", 10) == (size >= 106));
+	}
+	end_scene(&s);
+	unlink(path);
+	rmdir(dir);
+}
+
+/* Whatever is in such a file, it is read without harm; PTWATCH_FUZZ damaged ones. */
+static void damaged_dumps(void **state)
+{
+	static const uint8_t trace[] = { JIT_START, JIT_TIP, TSC(2500), JIT_TIP, JIT_TIP, TSC(4500), JIT_TIP, JIT_TIP };
+	int rounds = getenv("PTWATCH_FUZZ") ? atoi(getenv("PTWATCH_FUZZ")) : 50;
+	char dir[] = "/tmp/ptwatch-test-XXXXXX", path[64], text[1024];
+	uint8_t pristine[512], bytes[512];
+	struct mmap_record record[2];
+	struct scene s;
+	FILE *file;
+	size_t size;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/jit-%d.dump", dir, JIT_PID);
+	write_dump(path);
+	file = fopen(path, "re");
+	size = fread(pristine, 1, sizeof(pristine), file);
+	fclose(file);
+	srand(20407);
+	for (int round = 0; round < rounds; round++) {
+		memcpy(bytes, pristine, size);
+		for (int n = 1 + rand() % 4; n--; )
+			bytes[rand() % size] = rand() % 3 ? rand() : rand() % 2 ? 0xff : 0;
+		file = fopen(path, "we");
+		fwrite(bytes, 1, rand() % 4 ? size : 1 + rand() % size, file);
+		fclose(file);
+		set_scene(&s, "", 0, trace, sizeof(trace));
+		s.side[0] = (struct ptw_side_event){
+			.type = PTW_SIDE_START, .time = 10, .cpu = 0, .pid = JIT_PID, .tid = JIT_PID,
+		};
+		s.rec.side_count = 1;
+		add_mmap(&s, &record[0], 100, JIT, "//anon");
+		add_mmap(&s, &record[1], 200, 0x7f0000100000ULL, path);
+		tell_places(&s, 0, text, sizeof(text));
+		tell_places(&s, PTW_STREAM_REFERENCE, text, sizeof(text));
+		end_scene(&s);
+	}
+	unlink(path);
+	rmdir(dir);
+}
+
+/* Names without the code: where a call goes is told, and that the code is not there. */
+static void perf_map(void **state)
+{
+	static const uint8_t trace[] = { START, 0x6d, 0x10, 0x10, 0x00, 0x00, 0x00, 0x7f, JIT_TIP };
+	static const char name[] = "/tmp/perf-4194999.map";
+	struct ptw_stream_options options = { .flags = PTW_STREAM_ALL_JUMPS, .threads = 1 };
+	const struct ptw_flow *f;
+	struct mmap_record record;
+	struct ptw_stream *stream;
+	struct ptw_place place;
+	struct scene s;
+	FILE *file = fopen(name, "we");
+
+	assert_non_null(file);
+	fprintf(file, "7f0000001000 20 LazyCompile:~main test.js:1\nnonsense\n7f0000001020 0 empty\n");
+	fclose(file);
+	set_scene(&s, "\xff\xe0", 2, trace, sizeof(trace));
+	s.side[0] = (struct ptw_side_event){
+		.type = PTW_SIDE_START, .time = 10, .cpu = 0, .pid = JIT_PID, .tid = JIT_PID,
+	};
+	s.rec.side_count = 1;
+	add_mmap(&s, &record, 100, JIT, "//anon");
+	stream = ptw_stream_open(&s.rec, &options, NULL);
+	while ((f = ptw_stream_next(stream)) && f->kind != PTW_FLOW_JUMP)
+		;
+	assert_non_null(f);
+	assert_true(ptw_stream_place(stream, f, f->to, &place));
+	assert_string_equal(place.symbol->name, "LazyCompile:~main test.js:1");
+	assert_int_equal(f->to - place.start, 0x10);
+	f = ptw_stream_next(stream);
+	assert_int_equal(f->kind, PTW_FLOW_GAP);
+	ptw_stream_close(stream);
+	end_scene(&s);
+	unlink(name);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_poke),
 		cmocka_unit_test(threads_switch),
+		cmocka_unit_test(again_from_psb),
+		cmocka_unit_test(context_ends),
+		cmocka_unit_test(switch_of_one_process),
+		cmocka_unit_test(far_records),
+		cmocka_unit_test(switch_seen_early),
+		cmocka_unit_test(departure_waits),
+		cmocka_unit_test(switch_back),
+		cmocka_unit_test(switch_home),
+		cmocka_unit_test(switch_home_late),
 		cmocka_unit_test(gaps),
+		cmocka_unit_test(bpf_programs),
+		cmocka_unit_test(lost_poke),
+		cmocka_unit_test(begun_in_switch),
+		cmocka_unit_test(jitdump),
+		cmocka_unit_test(damaged_dumps),
+		cmocka_unit_test(perf_map),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -17,7 +17,7 @@ static int on_event(void *context, const struct ptw_story_event *event)
 
 static struct ptw_point entry(const char *name)
 {
-	struct ptw_point point = { .kind = PTW_POINT_ENTRY, .value = flow_address(name) };
+	struct ptw_point point = { .kind = PTW_POINT_ENTRY, .function = { .address = flow_address(name) } };
 
 	snprintf(point.text, sizeof(point.text), "%s", name);
 	return point;
@@ -297,12 +297,46 @@ static void culprits(void **state)
 	ptw_latency_free(latency);
 }
 
+/*
+ * A tick in every 200 ns takes 100 ns. A request that takes long has many of them, but for another reason, even
+ * though they take more of its time than what it does; and one in which the tick works for long is slow by the tick.
+ */
+static void usual_interrupts(void **state)
+{
+	uint64_t now = 1000, i, tick;
+	char *text;
+
+	begin(marker(0xa0), marker(0xa4), 1);
+	flow_in(0, "main");
+	for (i = 0; i < 400; i++) {
+		now = request(now, i, i == 300 ? 4000 : 0, 0, 0);
+		flow_interrupt(now, "main", "asm_sysvec_timer");
+		flow_iret(now += 150, "asm_sysvec_timer");
+	}
+	flow_marker(now, "main", MARK(0xa0, 400));
+	flow_marker(now, "main", MARK(0xa1, 400));
+	flow_call(now, "main", "recompute");
+	for (tick = 0; tick < 20; tick++) {
+		flow_interrupt(now += 100, "recompute", "asm_sysvec_timer");
+		flow_iret(now += 110, "asm_sysvec_timer");
+	}
+	flow_return(now, "recompute");
+	flow_marker(now, "main", MARK(0xa4, 400));
+	end();
+	expect_pair(0, 400, "prefill", 4180, "recompute", PTW_PATH_FUNCTION, 2000);
+	expect_pair(1, 300, "decode", 4000, "net_rx", PTW_PATH_INTERRUPT, 3996);
+	text = written(false);
+	assert_non_null(strstr(text, "on CPU 2.000us (100ns), interrupts 2.200us (2.167us), switched out 0ns (0ns); (usual)\n"));
+	free(text);
+	ptw_latency_free(latency);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_after_the_other), cmocka_unit_test(nested),
 		cmocka_unit_test(overlapping_threads), cmocka_unit_test(overlapping_ids),
-		cmocka_unit_test(percentiles_and_buckets), cmocka_unit_test(culprits),
+		cmocka_unit_test(percentiles_and_buckets), cmocka_unit_test(culprits), cmocka_unit_test(usual_interrupts),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -328,6 +328,44 @@ static void reads_without_kernel_and_time(void **state)
 	ptw_recording_close(NULL);
 }
 
+/* A range of user code is for perf where it is in its file, and for us where the CPU had it, whoever else mapped the file. */
+static void tells_ranges_of_user_code(void **state)
+{
+	static const char told[] = "filter 0x401615/0x28,filter 0x1615/0x28@/bin/x,stop 0x7f0000001000/0x10,"
+				   "filter 0xffffffff81000000/0x100,stop 0x55550000/0x1,stop 0x10/0x1@/bin/y";
+	struct ptw_trace_config ranges = config;
+	struct ptw_error err = { .status = 0 };
+	struct ptw_recording_writer *w;
+	struct ptw_recording *r;
+	uint8_t *data;
+	size_t size;
+
+	ranges.params.addr[0] = (struct ptw_addr_range){ 1, 0x401615, 0x40163c };
+	ranges.range_file[0] = (struct ptw_range_file){ "/bin/x", 0x1615 };
+	/* perf takes a name up to a space. */
+	ranges.params.addr[1] = (struct ptw_addr_range){ 2, 0x7f0000001000, 0x7f000000100f };
+	ranges.range_file[1] = (struct ptw_range_file){ "/bin/x y", 0 };
+	ranges.params.addr[2] = (struct ptw_addr_range){ 1, 0xffffffff81000000, 0xffffffff810000ff };
+	ranges.params.addr[3] = (struct ptw_addr_range){ 2, 0x55550000, 0x55550000 };
+	ranges.range_file[3] = (struct ptw_range_file){ "/bin/y", 0x10 };
+	w = ptw_recording_create(in_dir("ranges"), &ranges, &err);
+	assert_non_null(w);
+	assert_int_equal(ptw_recording_add_trace(w, 0, "\x02\x82", 2, NULL, 0, &err), 0);
+	assert_int_equal(ptw_recording_finish(w, &err), 0);
+	data = get_file(in_dir("ranges/data"), &size);
+	assert_non_null(memmem(data, size, told, sizeof(told)));
+	free(data);
+	r = ptw_recording_open(in_dir("ranges"), &err);
+	if (!r)
+		fail_msg("%s", err.text);
+	for (int i = 0; i < PTW_ADDR_RANGES; i++) {
+		assert_int_equal(r->params.addr[i].cfg, ranges.params.addr[i].cfg);
+		assert_int_equal(r->params.addr[i].a, ranges.params.addr[i].a);
+		assert_int_equal(r->params.addr[i].b, ranges.params.addr[i].b);
+	}
+	ptw_recording_close(r);
+}
+
 static bool exists(const char *name)
 {
 	return !access(in_dir(name), F_OK);
@@ -816,6 +854,7 @@ static void survives_damage(void **state)
 static void survives_damage_of_perf_data(void **state)
 {
 	unsigned int n = rounds(100);
+	struct ptw_recording *rec;
 	uint8_t *good, *bad;
 	size_t size, cut;
 	char path[4096];
@@ -840,6 +879,22 @@ static void survives_damage_of_perf_data(void **state)
 		if (k > 8 && !strstr(err.text, "offset 0x"))
 			fail_msg("cut at %zu: \"%s\" tells no offset", k, err.text);
 	}
+	/* Within a trace: what is there of it is read, and that it isn't all is told. */
+	put_file(in_dir("perf.data"), good, 100000);
+	rec = ptw_recording_open(in_dir("perf.data"), NULL);
+	assert_non_null(rec);
+	assert_int_equal(rec->trace_count, 2);
+	assert_int_equal(rec->trace[0].size, 12240);
+	assert_int_equal(rec->trace[1].size, 69352);
+	assert_non_null(strstr(rec->incomplete, "there should be more at offset 0x293a8, but the file has only 0x186a0 bytes"));
+	ptw_recording_close(rec);
+	/* Behind the traces: nothing of them is missing. */
+	put_file(in_dir("perf.data"), good, 169000);
+	rec = ptw_recording_open(in_dir("perf.data"), NULL);
+	assert_non_null(rec);
+	assert_int_equal(rec->trace[1].size, 137728);
+	assert_non_null(strstr(rec->incomplete, "but the file has only 0x29428 bytes"));
+	ptw_recording_close(rec);
 	free(good);
 	free(bad);
 }
@@ -850,6 +905,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(reads_what_it_wrote),
+		TEST(tells_ranges_of_user_code),
 		TEST(reads_without_kernel_and_time),
 		TEST(moves_an_older_recording_aside),
 		TEST(refuses_what_is_no_recording),

@@ -98,11 +98,17 @@ static void calls_of_a_thread(void **state)
 /* What is near, and the calls that led there. */
 static void calls_around(void **state)
 {
-	report_calls((struct ptw_calls_options){ .tid = -1, .around = flow_address("schedule"), .context = 1, .no_time = true },
-		     "  0  --- begins in main+0x10\n  0    serve+0x0 <- main+0x2a\n…\n"
-		     "  0        === interrupt → asm_sysvec_timer+0x0 at matmul+0x800\n"
-		     "  0      schedule+0x0 <- serve+0x43\n  0  --- thread 101 (t1) runs\n",
-		     3);
+	/* By its address, as the kernel's are, and by name. */
+	const struct ptw_function schedule = { .address = flow_address("schedule") }, named = { .name = "schedule" };
+	const struct ptw_function elsewhere = { .name = "schedule", .object = "other" };
+	static const char expected[] =
+		"  0  --- begins in main+0x10\n  0    serve+0x0 <- main+0x2a\n…\n"
+		"  0        === interrupt → asm_sysvec_timer+0x0 at matmul+0x800\n"
+		"  0      schedule+0x0 <- serve+0x43\n  0  --- thread 101 (t1) runs\n";
+
+	report_calls((struct ptw_calls_options){ .tid = -1, .around = &schedule, .context = 1, .no_time = true }, expected, 3);
+	report_calls((struct ptw_calls_options){ .tid = -1, .around = &named, .context = 1, .no_time = true }, expected, 3);
+	report_calls((struct ptw_calls_options){ .tid = -1, .around = &elsewhere, .context = 1, .no_time = true }, "", 0);
 }
 
 static void calls_depth_and_json(void **state)

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,8 +217,8 @@ static void writes_switches(void **state)
 	assert_int_equal(u64(r, 16 + 8 * PT_INFO_SNAPSHOT), 0);
 }
 
-/* With the switch in the trace, an arrival is told when the next switch begins. */
-static void delays_arrivals(void **state)
+/* With the switch in the trace, departures alone are told, but where tracing starts. */
+static void tells_departures(void **state)
 {
 	const struct ptwatch_switch list[] = {
 		{ .tsc = 10, .prev_tid = 6, .next_tid = 6, .cpu = 1, .flags = PTWATCH_SWITCH_START },
@@ -225,19 +226,19 @@ static void delays_arrivals(void **state)
 		{ .tsc = 30, .prev_tid = 7, .next_tid = 6, .cpu = 1 },
 	};
 	/* out?, tid, time */
-	static const uint64_t expected[][3] = { { 0, 6, 1020 }, { 1, 6, 1040 }, { 0, 7, 1060 }, { 1, 7, 1060 } };
+	static const uint64_t expected[][3] = { { 0, 6, 1020 }, { 1, 6, 1040 }, { 1, 7, 1060 } };
 	struct ptw_trace_config traced = config;
 	struct ptw_recording_writer *w;
 	struct ptw_error err;
 
 	traced.switch_traced = true;
-	w = ptw_recording_create(in_dir("delayed"), &traced, &err);
+	w = ptw_recording_create(in_dir("departures"), &traced, &err);
 	assert_non_null(w);
 	assert_int_equal(ptw_recording_add_switches(w, list, 2, 502, &err), 0);
 	assert_int_equal(ptw_recording_add_switches(w, list + 2, 1, 502, &err), 0);
 	finish(w);
-	read_data("delayed/data");
-	for (int i = 0; i < 4; i++) {
+	read_data("departures/data");
+	for (int i = 0; i < 3; i++) {
 		const uint8_t *r = find(PERF_RECORD_SWITCH_CPU_WIDE, i);
 
 		assert_non_null(r);
@@ -245,7 +246,127 @@ static void delays_arrivals(void **state)
 		assert_int_equal(u32(r, 20), expected[i][1]);
 		assert_int_equal(u64(r, 24), expected[i][2]);
 	}
-	assert_null(find(PERF_RECORD_SWITCH_CPU_WIDE, 4));
+	assert_null(find(PERF_RECORD_SWITCH_CPU_WIDE, 3));
+}
+
+/* ---- code that comes to be while it is recorded ---- */
+
+#define BPF	0xffffffffc0001000ULL
+
+struct __attribute__((packed)) ksymbol_record {
+	struct perf_event_header header;
+	uint64_t addr;
+	uint32_t size;
+	uint16_t type, flags;
+	char name[16];
+	struct perf_sample_id id;
+};
+
+static struct ksymbol_record ksymbol(uint64_t addr, uint16_t type, uint16_t flags, uint64_t time)
+{
+	return (struct ksymbol_record){
+		.header = { .type = PERF_RECORD_KSYMBOL, .size = sizeof(struct ksymbol_record) },
+		.addr = addr, .size = 0x9000, .type = type, .flags = flags, .name = "bpf_prog_1",
+		.id = { .time = time, .cpu = 1, .id = 502 },
+	};
+}
+
+/* A core with 0x10000 bytes at BPF, each the number of its page */
+static void put_kcore(const char *name)
+{
+	Elf64_Ehdr head = {
+		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
+		.e_type = ET_CORE, .e_phoff = sizeof(head), .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 1,
+	};
+	Elf64_Phdr phdr = { .p_type = PT_LOAD, .p_offset = 4096, .p_vaddr = BPF, .p_filesz = 0x10000 };
+	FILE *file = fopen(in_dir(name), "w");
+
+	assert_non_null(file);
+	fwrite(&head, sizeof(head), 1, file);
+	fwrite(&phdr, sizeof(phdr), 1, file);
+	fseek(file, 4096, SEEK_SET);
+	for (int i = 0; i < 0x10000; i++)
+		fputc(i >> 12, file);
+	fclose(file);
+}
+
+/*
+ * The bytes of a BPF program are told as a change of the code at the time it came, in records that are not too long;
+ * not those of one that is gone, whose place may be another's.
+ */
+static void bpf_programs(void **state)
+{
+	const struct ksymbol_record records[] = {
+		ksymbol(BPF, PERF_RECORD_KSYMBOL_TYPE_BPF, 0, 100),
+		ksymbol(BPF + 0x9000, PERF_RECORD_KSYMBOL_TYPE_BPF, 0, 200),
+		ksymbol(BPF, 2, 0, 300),
+		ksymbol(BPF + 0x9000, PERF_RECORD_KSYMBOL_TYPE_BPF, PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER, 400),
+	};
+	const size_t cut = sizeof(records[0]) / 2;
+	static char proc[256];
+	struct ptw_recording_writer *w;
+	struct ptw_error err;
+	const uint8_t *r;
+
+	mkdir(in_dir("bpf-proc"), 0700);
+	put_kcore("bpf-proc/kcore");
+	snprintf(proc, sizeof(proc), "%s", in_dir("bpf-proc"));
+	w = begin("bpf");
+	ptw_recording_set_proc(w, proc);
+	/* A buffer that wraps around ends anywhere. */
+	assert_int_equal(ptw_recording_add_records(w, records, cut, (const uint8_t *)records + cut, sizeof(records) - cut,
+						   &err), 0);
+	finish(w);
+	read_data("bpf/data");
+	for (int i = 0; i < 2; i++) {
+		size_t size = i ? 0x1000 : 0x8000, padded = (20 + size + 7) & ~(size_t)7;
+
+		r = find(PERF_RECORD_TEXT_POKE, i);
+		assert_non_null(r);
+		assert_true(u64(r, 8) == BPF + i * 0x8000);
+		assert_int_equal(u32(r, 16), size << 16);
+		assert_int_equal(r[20], i * 8);
+		assert_int_equal(r[20 + size - 1], i ? 8 : 7);
+		assert_int_equal(((const struct perf_event_header *)r)->size, padded + sizeof(struct perf_sample_id));
+		assert_int_equal(u64(r, padded + 8), 100);
+	}
+	assert_null(find(PERF_RECORD_TEXT_POKE, 2));
+}
+
+/* What a process wrote down about the code that it generated comes along. */
+static void files_of_generated_code(void **state)
+{
+	static struct __attribute__((packed)) {
+		struct perf_event_header header;
+		uint32_t pid, tid;
+		uint64_t addr, size, pgoff, unused[3];
+		uint32_t prot, flags;
+		char name[128];
+		struct perf_sample_id id;
+	} r = {
+		.header = { .type = PERF_RECORD_MMAP2, .misc = PERF_RECORD_MISC_USER, .size = sizeof(r) },
+		.pid = 12, .tid = 12, .addr = 0x1000, .size = 0x1000, .prot = 4, .id = { .time = 10, .id = 502 },
+	};
+	struct ptw_recording_writer *w = begin("generated");
+	struct ptw_recording *recording;
+	struct ptw_error err;
+	char *path;
+
+	put_file("jit-12.dump", "the code");
+	snprintf(r.name, sizeof(r.name), "%s/jit-12.dump", dir);
+	assert_int_equal(ptw_recording_add_records(w, &r, sizeof(r), NULL, 0, &err), 0);
+	snprintf(r.name, sizeof(r.name), "%s/jit-13.dump", dir);	/* gone */
+	assert_int_equal(ptw_recording_add_records(w, &r, sizeof(r), NULL, 0, &err), 0);
+	finish(w);
+	unlink(in_dir("jit-12.dump"));
+	recording = ptw_recording_open(in_dir("generated"), &err);
+	if (!recording)
+		fail_msg("%s", err.text);
+	path = ptw_recording_beside(recording, in_dir("jit-12.dump"));
+	assert_string_equal(path, in_dir("generated/jit-12.dump"));
+	assert_null(ptw_recording_beside(recording, in_dir("jit-13.dump")));
+	free(path);
+	ptw_recording_close(recording);
 }
 
 static void marks_losses(void **state)
@@ -317,7 +438,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(describes_processes),
 		cmocka_unit_test(writes_switches),
-		cmocka_unit_test(delays_arrivals),
+		cmocka_unit_test(tells_departures),
+		cmocka_unit_test(bpf_programs),
+		cmocka_unit_test(files_of_generated_code),
 		cmocka_unit_test(marks_losses),
 		cmocka_unit_test(survives_a_full_disk),
 	};

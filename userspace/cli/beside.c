@@ -86,6 +86,30 @@ static int take_records(void *arg, const void *first, size_t first_size, const v
 	return 0;
 }
 
+/* CPUs that went offline and came back: what was told there meanwhile is read from /proc, as far as it can be. */
+static void renew(struct beside *beside)
+{
+	const char *verb = beside->verb;
+	struct ptw_error err;
+	const uint64_t *ids;
+	size_t count;
+	int cpu, ret;
+
+	while ((ret = ptw_sideband_renew(beside->sideband, take_records, beside, &cpu, &err))) {
+		beside->unheard = true;
+		if (ret < 0) {
+			cli_progress(verb, "CPU %d came online, and what processes do there is not recorded: %s", cpu, err.text);
+			continue;
+		}
+		cli_progress(verb, "CPU %d came online: its processes are recorded as they are now; changes of code there before now may be lost",
+			     cpu);
+		ids = ptw_sideband_ids(beside->sideband, &count);
+		if (ptw_recording_set_sideband(beside->writer, ids, count, &err) ||
+		    ptw_recording_add_unheard(beside->writer, cpu, ids[count - 1], &err))
+			beside_full(beside, &err);
+	}
+}
+
 /* ---- switches that the module remembered ---- */
 
 static int add_switches(struct beside *beside, const struct ptwatch_switch *list, size_t count, uint32_t cpu)
@@ -136,6 +160,7 @@ static void drain_switches(struct beside *beside, const struct ptw_cpu_trace *tr
 void beside_round(struct beside *beside, bool last)
 {
 	ptw_sideband_drain(beside->sideband, take_records, beside, NULL);
+	renew(beside);
 	if (beside->own_switches && (last || !beside->ring))
 		for (size_t i = 0; i < beside->device->trace_count; i++)
 			drain_switches(beside, &beside->device->trace[i], &beside->read[i]);
@@ -147,8 +172,9 @@ void beside_round(struct beside *beside, bool last)
 		ptw_recording_end_round(beside->writer, NULL);
 }
 
-bool beside_report(const struct beside *beside, const char *verb)
+bool beside_report(const struct beside *beside)
 {
+	const char *verb = beside->verb;
 	uint64_t records = ptw_sideband_lost(beside->sideband);
 	char number[32];
 
@@ -158,7 +184,7 @@ bool beside_report(const struct beside *beside, const char *verb)
 	if (beside->switches_lost)
 		cli_progress(verb, "%s context switches were lost, so some code may be taken for another's",
 			     ptw_commas(beside->switches_lost, number, sizeof(number)));
-	return records || beside->switches_lost;
+	return records || beside->switches_lost || beside->unheard;
 }
 
 void beside_close(struct beside *beside)

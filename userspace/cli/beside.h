@@ -23,6 +23,8 @@ struct beside {
 	bool ring;		/* the trace is one: old switches are of no interest */
 	uint64_t *read;		/* switches read, for each of device->trace */
 	uint64_t switches_lost;
+	const char *verb;	/* whose messages ours are */
+	bool unheard;		/* a CPU came online amid the recording */
 	bool full;		/* the disk is, or the recording can't grow for another reason */
 	struct ptw_error full_error;
 };
@@ -52,7 +54,7 @@ void beside_round(struct beside *beside, bool last);
 void beside_full(struct beside *beside, const struct ptw_error *why);
 
 /** beside_report() - tell of losses. Return: whether there were any. */
-bool beside_report(const struct beside *beside, const char *verb);
+bool beside_report(const struct beside *beside);
 
 /** beside_close() - after the trace has ended: this changes the kernel's code */
 void beside_close(struct beside *beside);

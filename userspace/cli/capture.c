@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -79,6 +80,7 @@ int capture_prepare(struct capture *capture, const struct capture_request *reque
 	size_t count;
 
 	capture->request = request;
+	capture->beside.verb = request->verb;
 	if (beside_setup(&capture->beside, device, &trace, err) || open_epoll(capture, err))
 		return -1;
 	capture->cpu = calloc(device->trace_count + 1, sizeof(*capture->cpu));
@@ -86,13 +88,16 @@ int capture_prepare(struct capture *capture, const struct capture_request *reque
 		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
 	capture_config(&device->info, trace.rtit_ctl, &config);
 	config.switches = true;
+	/* Also where places start and stop it: some switches are in the trace, then. */
 	config.switch_traced = trace.rtit_ctl & PTWATCH_RTIT_CTL_OS && trace.target_kind == PTWATCH_TARGET_ALL &&
-			       !trace.nr_ranges && !(trace.flags & PTWATCH_TRACE_PAUSED);
+			       !trace.nr_ranges;
 	config.stream = trace.mode == PTWATCH_MODE_STREAM;
-	for (uint32_t i = 0; i < trace.nr_ranges && i < PTW_ADDR_RANGES; i++)
+	for (uint32_t i = 0; i < trace.nr_ranges && i < PTW_ADDR_RANGES; i++) {
 		config.params.addr[i] = (struct ptw_addr_range){
 			.cfg = trace.ranges[i].kind, .a = trace.ranges[i].start, .b = trace.ranges[i].end,
 		};
+		config.range_file[i] = request->range_file[i];
+	}
 	capture->params = config.params;
 	capture->writer = ptw_recording_create(request->output, &config, err);
 	if (!capture->writer)
@@ -218,10 +223,30 @@ static int drain_traces(struct capture *capture, bool last, struct ptw_error *er
 	return 0;
 }
 
+/* Modules that were loaded since the kernel's code was copied: each is a directory of sysfs, which counts them. */
+static void add_late_modules(struct capture *capture, bool last)
+{
+	struct ptw_error err;
+	struct stat st;
+	bool changed = !stat("/sys/module", &st) && st.st_nlink != capture->modules;
+
+	if ((!changed && !last) || capture->beside.full)
+		return;
+	/* The first time is when the code has just been copied, or a moment later. */
+	if (changed)
+		capture->modules = st.st_nlink;
+	if (ptw_recording_add_late_modules(capture->writer, &err) && !capture->modules_failed) {
+		capture->modules_failed = true;
+		cli_progress(capture->request->verb, "modules that were loaded meanwhile are not in the recording: %s", err.text);
+	}
+}
+
 static int drain(struct capture *capture, bool last, struct ptw_error *err)
 {
 	if (drain_traces(capture, last, err))
 		return -1;
+	/* Before the round ends: readers must know a module before they decode what ran then. */
+	add_late_modules(capture, last);
 	beside_round(&capture->beside, last);
 	return 0;
 }
@@ -331,7 +356,7 @@ bool capture_report(struct capture *capture)
 			     ptw_commas(capture->gaps, times, sizeof(times)));
 	else if (capture->lost)
 		cli_progress(verb, "%s bytes of trace were lost", ptw_commas(capture->lost, number, sizeof(number)));
-	return beside_report(&capture->beside, verb) || capture->gaps || capture->lost || capture->damaged;
+	return beside_report(&capture->beside) || capture->gaps || capture->lost || capture->damaged;
 }
 
 void capture_close(struct capture *capture)

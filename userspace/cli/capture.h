@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "cli/beside.h"
 #include "cli/capture_options.h"
@@ -21,6 +22,7 @@ struct capture_request {
 	const char *verb;	/* for messages */
 	const char *output;
 	struct ptw_trace_request trace;
+	struct ptw_range_file range_file[PTWATCH_MAX_RANGES];	/* of @trace.ranges; for capture_prepare() only */
 	struct trace_place start_at, stop_at;	/* each CPU's trace; label "": not by place */
 	pid_t watched;		/* the process that such a place in user code is in */
 };
@@ -35,6 +37,8 @@ struct capture {
 	struct capture_cpu *cpu;	/* one for each of device.trace; private */
 	uint64_t flushed;	/* CLOCK_MONOTONIC, ns: when the heads of a stream were last published */
 	uint64_t gaps;		/* in streams */
+	nlink_t modules;	/* number of /sys/module's directories when modules were last looked at */
+	bool modules_failed;
 	uint32_t watch[2];	/* what starts and stops CPUs; 0: none */
 	uint64_t bytes;		/* of trace, written */
 	uint64_t lost;		/* of trace, that the CPUs wrote and nobody read */

@@ -34,6 +34,7 @@ enum {
 	OPT_DEBUG,
 	OPT_SYNTAX,
 	OPT_DEPTH,
+	OPT_JOBS,
 };
 
 struct known_option {
@@ -68,8 +69,10 @@ static const struct known_option known[] = {
 	{ { "debug", required_argument, NULL, OPT_DEBUG }, ACCEPT_DISASM, 0 },
 	{ { "syntax", required_argument, NULL, OPT_SYNTAX }, ACCEPT_DISASM, 0 },
 	{ { "depth", required_argument, NULL, OPT_DEPTH }, ACCEPT_DEPTH, 0 },
+	{ { "jobs", required_argument, NULL, OPT_JOBS }, 0, ACCEPT_TAIL },	/* packets need no decoding */
 };
 
+#define MAX_JOBS	256
 #define KNOWN	(sizeof(known) / sizeof(known[0]))
 #define OWN	32	/* at most as many options of a verb */
 
@@ -103,6 +106,8 @@ void trace_options_help(unsigned int accept)
 		      "      --debug FILE        a vmlinux or module (.ko) with DWARF; may be repeated\n"
 		      "      --syntax SYNTAX     att (as in the kernel) or intel\n",
 		      stdout);
+	if (!(accept & ACCEPT_TAIL))
+		fputs("      --jobs N            decode with N threads; without it one for each core\n", stdout);
 	fputs("\nRaw Intel PT bytes instead of a recording; offsets, sizes and addresses in hex:\n\n"
 	      "      --raw TRACE                     the bytes\n"
 	      "      --cpu FAMILY/MODEL/STEPPING     CPU that wrote them, for its errata\n"
@@ -304,6 +309,9 @@ static int take_source(struct trace_options *options, int option, const char *va
 /* Options that tell what of it to show, and how. */
 static int take_view(struct trace_options *options, unsigned int accept, int option, const char *value)
 {
+	const char *text = value;
+	uint64_t number;
+
 	switch (option) {
 	case OPT_FORMAT:
 		return parse_format(options, value, accept);
@@ -317,6 +325,11 @@ static int take_view(struct trace_options *options, unsigned int accept, int opt
 		return parse_positive(options, "tail", value, &options->tail);
 	case OPT_DEPTH:
 		return parse_positive(options, "depth", value, &options->depth);
+	case OPT_JOBS:
+		if (parse_number(&value, '\0', 10, MAX_JOBS, &number) || !number)
+			return cli_usage(options->verb, "--jobs '%s': must be a number of threads from 1 to %d", text, MAX_JOBS);
+		options->jobs = number;
+		break;
 	case OPT_LAST:
 		if (ptw_parse_duration(value, &options->last_ns) || !options->last_ns)
 			return cli_usage(options->verb,

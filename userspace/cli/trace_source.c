@@ -15,6 +15,7 @@
 
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "report/gap.h"
 
 /* ---- raw bytes ---- */
 
@@ -176,12 +177,11 @@ void trace_source_gap(struct trace_source *source, const struct ptw_view *view, 
 		fprintf(stderr, "ptwatch %s: %s\n", source->options->verb, text);
 }
 
-static void on_gap(void *context, const struct ptw_view *view, const struct ptw_item *item)
+static void on_gap(void *context, const struct ptw_view *view, const struct ptw_flow *gap)
 {
 	char text[256];
 
-	trace_source_gap(context, view, item->kind == PTW_ITEM_EVENT ? "overflow" : item->error.text,
-			 ptw_item_describe_gap(item, text, sizeof(text)));
+	trace_source_gap(context, view, ptw_flow_gap_kind(gap), ptw_flow_describe_gap(gap, text, sizeof(text)));
 }
 
 static void say_rest(const struct trace_source *source)
@@ -199,6 +199,18 @@ static void say_missing_code(const struct trace_source *source)
 {
 	if (source->recording && source->recording->missing_code)
 		fprintf(stderr, "ptwatch %s: %s\n", source->options->verb, source->recording->missing_code);
+}
+
+/* Of functions whose memory was used again the trace can't tell one from the other then. */
+static void say_unclocked_code(const struct trace_source *source)
+{
+	char *path = source->recording ? ptw_jitdump_unclocked(source->recording) : NULL;
+
+	if (path)
+		fprintf(stderr, "ptwatch %s: %s: its times are not the TSC's, so generated code counts as there from the start of the "
+			"file on, the last at an address winning; have it written with the TSC (the flag ARCH_TIMESTAMP)\n",
+			source->options->verb, path);
+	free(path);
 }
 
 static void on_progress(void *context, const struct ptw_view *view, uint64_t offset)
@@ -271,8 +283,9 @@ static void add_view(struct trace_source *source, const struct ptw_recorded_trac
 		.image = recording ? &recording->image : &source->options->image,
 		.symbols = recording ? recording->symbols : source->raw_symbols,
 		/* What a recording can't find it decodes without; what was named by hand has to be there. */
-		.decode_flags = recording ? PTW_DECODE_SKIP_UNREADABLE : 0,
+		.all_code = !recording,
 		.beyond_alarm = source->options->all,
+		.threads = source->options->jobs,
 		.on_gap = on_gap,
 		.context = source,
 	};
@@ -480,6 +493,7 @@ static int run_opened(const struct trace_verb *verb, struct trace_source *source
 		if (!source->recording && check_readable(&source->options->image, &err))
 			return cli_error(verb->name, &err);
 		say_missing_code(source);
+		say_unclocked_code(source);
 		status = find_alarms(source);
 		if (status)
 			return status;

@@ -58,6 +58,7 @@ struct trace_options {
 	const char **debug_files;
 	size_t debug_file_count;
 	uint64_t tail, last_ns, depth;
+	unsigned int jobs;		/* threads to decode with; 0: one for each core */
 };
 
 struct trace_verb;

@@ -56,9 +56,8 @@ static void tell_gap(struct run *run, struct ptw_recording *recording, const str
 {
 	char text[256];
 
-	ptw_gap_describe(flow->text, flow->offset, flow->value, flow->to ? flow->to : flow->from, text, sizeof(text));
-	trace_source_gap(run->source, view_of(run->source, recording, flow->trace),
-			 flow->event == PTW_EVENT_OVERFLOW ? "overflow" : flow->text, text);
+	trace_source_gap(run->source, view_of(run->source, recording, flow->trace), ptw_flow_gap_kind(flow),
+			 ptw_flow_describe_gap(flow, text, sizeof(text)));
 }
 
 static int tell(struct run *run, struct ptw_recording *recording, struct ptw_story *story)
@@ -80,6 +79,18 @@ static int tell(struct run *run, struct ptw_recording *recording, struct ptw_sto
 	return ret;
 }
 
+/* Nothing printed is no answer. */
+static void tell_missing_thread(const struct run *run)
+{
+	uint32_t i, count = ptw_stream_threads(run->stream);
+
+	for (i = 0; i < count && ptw_stream_thread(run->stream, i)->tid != run->options->tid; i++)
+		;
+	if (i == count)
+		cli_progress(run->source->options->verb, "--tid %d: no such thread in the trace; `ptwatch stat` lists them",
+			     run->options->tid);
+}
+
 static int run_stream(struct run *run, struct ptw_recording *recording, struct ptw_error *err)
 {
 	const struct trace_story_options *options = run->options;
@@ -95,6 +106,8 @@ static int run_stream(struct run *run, struct ptw_recording *recording, struct p
 	if (options->on_stream)
 		options->on_stream(options->context, run->stream);
 	ret = tell(run, recording, story);
+	if (!ret && options->only_thread)
+		tell_missing_thread(run);
 	ptw_story_free(story);
 	if (ptw_stream_failed(run->stream, err))
 		return -1;
@@ -107,6 +120,7 @@ int trace_story_run(struct trace_source *source, const struct trace_story_option
 	struct run run = { .source = source, .options = options };
 	struct ptw_stream_options stream = {
 		.order = options->order,
+		.threads = source->options->jobs,
 		.flags = options->point_count ? PTW_STREAM_RUNS | PTW_STREAM_ALL_JUMPS : 0,
 		.trace = options->trace,
 		.traces = options->traces,

@@ -90,7 +90,7 @@ static int report_traces(struct trace_source *source, const struct ptw_view *vie
 	size_t trace = view ? view->trace - trace_source_recording(source)->trace : 0;
 	struct trace_story_options story = {
 		.order = view ? PTW_ORDER_TRACE : PTW_ORDER_TIME, .trace = view ? &trace : NULL, .traces = 1,
-		.on_event = on_event, .on_end = on_end,
+		.on_event = on_event, .on_end = on_end, .only_thread = own.tid >= 0, .tid = own.tid,
 	};
 	char mark[224];
 	int ret;
@@ -126,14 +126,14 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 		.tid = own.tid,
 		.width = cli_width(stdout, WIDTH),
 	};
+	struct ptw_function around;
 	uint64_t total = 0;
 	size_t i;
 
 	if (own.around) {
-		if (!source->view[0].symbols)
-			return ptw_error_set(err, PTW_EXIT_FAILED, "--around %s: the trace comes without symbols", own.around);
-		if (ptw_symbols_resolve(source->view[0].symbols, own.around, &calls.around, NULL, err))
+		if (ptw_function_find(&around, own.around, source->view[0].symbols, source->view[0].image, err))
 			return -1;
+		calls.around = &around;
 	}
 	if (own.tid >= 0) {
 		if (report_traces(source, NULL, &calls, out, &total, err))

@@ -78,14 +78,29 @@ static int check(const struct trace_options *options)
 	return PTW_EXIT_OK;
 }
 
+struct report {
+	struct ptw_evidence *evidence;
+	struct ptw_out *out;
+	bool json;
+	size_t rows;
+};
+
 static int on_event(void *context, const struct ptw_story_event *event)
 {
-	return ptw_evidence_take(context, event);
+	struct report *report = context;
+
+	return ptw_evidence_take(report->evidence, event);
 }
 
+/* Rows name symbols of the programs, which are gone when the stream is closed. */
 static int on_end(void *context)
 {
-	return ptw_evidence_end(context);
+	struct report *report = context;
+
+	if (ptw_evidence_end(report->evidence))
+		return -1;
+	report->rows = ptw_evidence_write(report->evidence, report->out, report->json);
+	return 0;
 }
 
 /* The kernel's own records about processes. */
@@ -134,20 +149,24 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 	struct ptw_evidence_options options = {
 		.window = own.window, .from = own.from, .to = own.to, .all = own.everything, .tid = own.tid,
 	};
-	struct trace_story_options story = { .order = PTW_ORDER_TIME, .on_event = on_event, .on_end = on_end };
-	struct ptw_evidence *evidence;
+	struct trace_story_options story = {
+		.order = PTW_ORDER_TIME, .on_event = on_event, .on_end = on_end, .only_thread = own.tid >= 0, .tid = own.tid,
+	};
+	struct report report = { .out = out, .json = source->options->format == PTW_FORMAT_JSON };
 	int ret;
 
 	if (!own.window && !own.everything && choose_alarm(source, &options, err))
 		return -1;
-	story.context = evidence = ptw_evidence_new(&options);
-	if (!evidence || add_records(evidence, trace_source_recording(source)))
+	story.context = &report;
+	report.evidence = ptw_evidence_new(&options);
+	if (!report.evidence || add_records(report.evidence, trace_source_recording(source)))
 		ret = ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
 	else
 		ret = trace_story_run(source, &story, err);
-	if (!ret && !ptw_evidence_write(evidence, out, source->options->format == PTW_FORMAT_JSON))
-		fprintf(stderr, "ptwatch evidence: nothing of note in it; --from and --to show all of a stretch\n");
-	ptw_evidence_free(evidence);
+	if (!ret && !report.rows)
+		fprintf(stderr, "ptwatch evidence: %s\n", own.window ? "no system call of which the kernel's code was traced, in that time" :
+			"nothing of note in it; --from and --to show all of a stretch");
+	ptw_evidence_free(report.evidence);
 	return ret;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* ptwatch export: for other tools. */
+#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static void print_help(void)
 	trace_options_help(ACCEPT);
 	fputs("\nOf export:\n\n"
 	      "      --sqlite            calls, switches, markers, gaps and alarms; ptwatch-export(1) has the schema\n"
-	      "      --perf              the traces of the chosen CPUs with the kernel's code, for perf script -i DIR\n"
+	      "      --perf              the traces of the chosen CPUs, with what perf needs to find code: perf script -i DIR\n"
 	      "  -o, --output PATH       where to; --sqlite makes a new file, --perf a directory\n"
 	      "\nExamples:\n\n"
 	      "  ptwatch export -i rec --sqlite -o rec.db\n"
@@ -93,15 +94,56 @@ static int export_sqlite(struct trace_source *source, struct ptw_error *err)
 
 /* ---- perf ---- */
 
+/* Any number that no event of the traces has */
+#define SIDEBAND_ID	(1ull << 32)
+
+/* Mappings, names, forks, switches, changes of code: what perf needs to find the code that ran, and whose it was. */
+static int write_sideband(const struct ptw_recording *recording, struct ptw_recording_writer *writer, struct ptw_error *err)
+{
+	static const uint64_t id = SIDEBAND_ID;
+	size_t i, size;
+
+	if (!recording->side_count)
+		return 0;
+	if (ptw_recording_set_sideband(writer, &id, 1, err))
+		return -1;
+	for (i = 0; i < recording->side_count; i++) {
+		const struct ptw_side_event *event = &recording->side[i];
+		const void *record = ptw_recording_side_record(recording, event, &size);
+
+		if (event->type != PTW_SIDE_AUX_LOST && ptw_recording_add_side(writer, event, record, size, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* The code of the kernel, which has a directory, and files with that of processes. */
+static int write_code(const char *input, struct ptw_recording_writer *writer, struct ptw_error *err)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	struct stat st;
+	DIR *dir = opendir(input);
+
+	/* A file of perf's own: what it needs is where that was recorded. */
+	if (!dir)
+		return 0;
+	while ((entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "%s/%s", input, entry->d_name);
+		if (strcmp(entry->d_name, "data") && strcmp(entry->d_name, "alarms.jsonl") && !stat(path, &st) && S_ISREG(st.st_mode))
+			ptw_recording_add_copy(writer, path);
+	}
+	closedir(dir);
+	snprintf(path, sizeof(path), "%s/kcore_dir", input);
+	return stat(path, &st) ? 0 : ptw_recording_add_kernel_from(writer, path, err);
+}
+
 static int write_recording(struct trace_source *source, struct ptw_recording_writer *writer, struct ptw_error *err)
 {
 	const struct ptw_recording *recording = source->recording;
-	char copy[PATH_MAX];
-	struct stat st;
 	size_t i;
 
-	snprintf(copy, sizeof(copy), "%s/kcore_dir", source->options->input);
-	if (!stat(copy, &st) && ptw_recording_add_kernel_from(writer, copy, err))
+	if (write_code(source->options->input, writer, err) || write_sideband(recording, writer, err))
 		return -1;
 	for (i = 0; i < source->count; i++) {
 		const struct ptw_recorded_trace *trace = source->view[i].trace;
@@ -117,6 +159,15 @@ static int write_recording(struct trace_source *source, struct ptw_recording_wri
 	return 0;
 }
 
+static bool has_switches(const struct ptw_recording *recording)
+{
+	size_t i;
+
+	for (i = 0; i < recording->side_count && recording->side[i].type != PTW_SIDE_SWITCH; i++)
+		;
+	return i < recording->side_count;
+}
+
 static int export_perf(struct trace_source *source, struct ptw_error *err)
 {
 	const struct ptw_pt_params *params = &source->recording->params;
@@ -124,11 +175,14 @@ static int export_perf(struct trace_source *source, struct ptw_error *err)
 		.params = *params,
 		/* No other number of an event source; perf only compares it with those in the same file. */
 		.pt_pmu_type = 8,
-		.rtit_ctl = PTWATCH_RTIT_CTL_OS | PTWATCH_RTIT_CTL_TSCEN | PTWATCH_RTIT_CTL_BRANCHEN |
+		.rtit_ctl = PTWATCH_RTIT_CTL_OS | (source->recording->side_count ? PTWATCH_RTIT_CTL_USER : 0) |
+			    PTWATCH_RTIT_CTL_TSCEN | PTWATCH_RTIT_CTL_BRANCHEN |
 			    (uint64_t)params->mtc_freq << 14 | (params->mtc_freq ? PTWATCH_RTIT_CTL_MTCEN : 0),
 	};
-	struct ptw_recording_writer *writer = ptw_recording_create(source->options->output, &config, err);
+	struct ptw_recording_writer *writer;
 
+	config.switches = has_switches(source->recording);
+	writer = ptw_recording_create(source->options->output, &config, err);
 	if (!writer)
 		return -1;
 	if (write_recording(source, writer, err)) {

@@ -80,7 +80,9 @@ static int on_event(void *context, const struct ptw_story_event *event)
 
 static int report(struct trace_source *source, struct ptw_out *out, struct ptw_error *err)
 {
-	struct trace_story_options story = { .order = PTW_ORDER_TIME, .on_event = on_event };
+	struct trace_story_options story = {
+		.order = PTW_ORDER_TIME, .on_event = on_event, .only_thread = own.tid >= 0, .tid = own.tid,
+	};
 	const struct trace_options *options = source->options;
 	struct ptw_flame *flame = ptw_flame_new(own.idle, own.tid);
 	int ret;

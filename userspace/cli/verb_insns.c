@@ -2,6 +2,7 @@
 /* ptwatch insns: every instruction that ran. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/output.h"
 #include "cli/trace_source.h"
@@ -10,6 +11,7 @@
 #include "decode/clock.h"
 #include "recording/sideband.h"
 #include "report/disasm.h"
+#include "report/duration.h"
 #include "report/insns.h"
 #include "report/source_line.h"
 
@@ -19,7 +21,8 @@ enum { OPT_FROM = TRACE_OPTION_OWN, OPT_TO, OPT_SYMBOL };
 
 static struct {
 	uint64_t from, to;
-	const char *symbol;
+	char *symbol;
+	char name[256];		/* the same as typed */
 } own;
 
 static void print_help(void)
@@ -32,7 +35,7 @@ static void print_help(void)
 	fputs("\nOf insns:\n\n"
 	      "      --from TIME         from this time on, in seconds as shown\n"
 	      "      --to TIME           … up to this one\n"
-	      "      --symbol SYM        only those of this function\n"
+	      "      --symbol SYM        only those of this function; BINARY!SYM: of a process\n"
 	      "\nExamples:\n\n"
 	      "  ptwatch insns -i crime --tail 30 --source\n"
 	      "  ptwatch insns --raw pt.bin --cpu 6/85/4 --image hello,1000,27,401000 --format ip\n", stdout);
@@ -40,9 +43,10 @@ static void print_help(void)
 
 static int take_option(int option, const char *value)
 {
-	if (option == OPT_SYMBOL)
-		own.symbol = value;
-	else if (ptw_parse_duration(value, option == OPT_FROM ? &own.from : &own.to))
+	if (option == OPT_SYMBOL) {
+		own.symbol = (char *)value;	/* one of main()'s arguments, which may be changed */
+		snprintf(own.name, sizeof(own.name), "%s", value);
+	} else if (ptw_parse_duration(value, option == OPT_FROM ? &own.from : &own.to))
 		return cli_usage("insns", "--%s '%s': must be a time in seconds, such as 126.4579",
 				 option == OPT_FROM ? "from" : "to", value);
 	return PTW_EXIT_OK;
@@ -62,7 +66,15 @@ static int find_symbol(const struct trace_source *source, struct ptw_insns_optio
 {
 	const struct ptw_symbols *symbols = source->view[0].symbols;
 	const struct ptw_symbol *symbol;
+	char *mark = strchr(own.symbol, '!');
 
+	/* Code of processes is where each has it mapped, so it goes by its name. */
+	if (mark && mark != own.symbol && mark[1]) {
+		*mark = '\0';
+		insns->object = strrchr(own.symbol, '/') ? strrchr(own.symbol, '/') + 1 : own.symbol;
+		insns->function = mark + 1;
+		return 0;
+	}
 	if (!symbols)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "--symbol %s: the trace comes without symbols", own.symbol);
 	if (ptw_symbols_resolve(symbols, own.symbol, &insns->low, &symbol, err))
@@ -78,6 +90,27 @@ static int find_symbol(const struct trace_source *source, struct ptw_insns_optio
 		for (insns->high = symbol->addr + 1; ptw_symbols_at(symbols, insns->high) == symbol; insns->high++)
 			;
 	return 0;
+}
+
+/* Nothing printed is no answer. */
+static void say_nothing_found(const struct ptw_insns_found *found)
+{
+	char window[2 * PTW_DURATION + 16] = "", first[PTW_DURATION], last[PTW_DURATION];
+
+	if (own.from && own.to)
+		snprintf(window, sizeof(window), " from %s to %s", ptw_time(own.from, first), ptw_time(own.to, last));
+	else if (own.from)
+		snprintf(window, sizeof(window), " from %s on", ptw_time(own.from, first));
+	else if (own.to)
+		snprintf(window, sizeof(window), " up to %s", ptw_time(own.to, first));
+	fprintf(stderr, "ptwatch insns: nothing %s%s%sran%s; ", own.symbol ? "of " : "", own.name, own.symbol ? " " : "", window);
+	if (!window[0])
+		fprintf(stderr, "`ptwatch flame` tells which functions did\n");
+	else if (!found->timed)
+		fprintf(stderr, "the trace tells no times: do without --from and --to\n");
+	else
+		fprintf(stderr, "the trace is from %s to %s: give times within\n", ptw_time(found->first_ns, first),
+			ptw_time(found->last_ns, last));
 }
 
 struct tools {
@@ -120,17 +153,17 @@ static int report_all(struct trace_source *source, const struct tools *tools, st
 		.disasm = tools->disasm,
 		.lines = tools->lines,
 	};
+	struct ptw_insns_found found = { 0 };
 	uint64_t count, total = 0;
 	size_t i;
 
+	if (own.from || own.to || own.symbol)
+		insns.found = &found;
 	if (own.symbol && find_symbol(source, &insns, err))
 		return -1;
-	for (i = 0; source->recording && i < source->recording->side_count && !insns.side; i++) {
-		if (source->recording->side[i].type != PTW_SIDE_SWITCH)
-			continue;
-		insns.side = source->recording->side;
-		insns.side_count = source->recording->side_count;
-	}
+	insns.symbols = source->recording || source->view[0].symbols;
+	for (i = 0; source->recording && i < source->recording->side_count && !insns.threads; i++)
+		insns.threads = source->recording->side[i].type == PTW_SIDE_SWITCH;
 	for (i = 0; i < source->count; i++) {
 		if (!options->count) {
 			if (ptw_report_insns(&source->view[i], &insns, out, err))
@@ -143,6 +176,8 @@ static int report_all(struct trace_source *source, const struct tools *tools, st
 	}
 	if (options->count)
 		ptw_out_printf(out, "%" PRIu64 "\n", total);
+	if (insns.found && !found.insns)
+		say_nothing_found(&found);
 	return 0;
 }
 

@@ -106,8 +106,8 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 	uint64_t points[2];
 	int ret;
 
-	if (ptw_point_parse(&latency.from, own.from, source->view[0].symbols, &own.names, err) ||
-	    ptw_point_parse(&latency.to, own.to, source->view[0].symbols, &own.names, err))
+	if (ptw_point_parse(&latency.from, own.from, source->view[0].symbols, source->view[0].image, &own.names, err) ||
+	    ptw_point_parse(&latency.to, own.to, source->view[0].symbols, source->view[0].image, &own.names, err))
 		return -1;
 	if (!ptw_clock_known(source->view[0].params))
 		return ptw_error_set(err, PTW_EXIT_USAGE, "without --nom-freq N nothing is known about times");

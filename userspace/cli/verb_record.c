@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <json-c/json.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ struct record_options {
 	uint64_t buffer;		/* 0: the default */
 	const char *buffer_text;	/* as typed */
 	uint64_t time;			/* ns; 0: no end */
+	bool json;
 	char **command;			/* NULL: none */
 	struct capture_options trace;
 };
@@ -48,6 +50,7 @@ static void print_record_help(void)
 	fputs("      --ring SIZE     keep the newest SIZE bytes of each CPU, and write them at the end\n"
 	      "  -m, --buffer SIZE   without --ring: what waits for the disk, for each CPU (default 16M)\n"
 	      "      --for TIME      end after TIME: 10 or 10s, 500ms, 2m\n"
+	      "      --json          tell what was recorded as a JSON object on stdout\n"
 	      "  -h, --help          this text\n\n"
 	      "COMMAND alone is traced with all its threads; with -a or -C, what runs there until it ends. It is a program and\n"
 	      "its arguments, no shell line: write sh -c 'a; b' for one. Ends with COMMAND or PID, after --for, or by Ctrl-C,\n"
@@ -67,6 +70,7 @@ static void print_snapshot_help(void)
 	      "      --ring SIZE     the newest bytes of each CPU that are kept (default 4M)\n", stdout);
 	fputs(capture_options_help, stdout);
 	fputs("      --for TIME      write it after TIME: 10 or 10s, 500ms, 2m\n"
+	      "      --json          tell what was written as a JSON object on stdout\n"
 	      "  -h, --help          this text\n\n"
 	      "Without any target: everything, on every CPU (-a). The same as `ptwatch record --ring SIZE`. Exit status 0:\n"
 	      "written; 1: failed; 3: written, with losses.\n\n"
@@ -76,7 +80,7 @@ static void print_snapshot_help(void)
 
 /* ---- the command line ---- */
 
-enum { OPT_RING = 256, OPT_FOR };
+enum { OPT_RING = 256, OPT_FOR, OPT_JSON };
 
 static const struct option options[] = {
 	{ "output", required_argument, NULL, 'o' },
@@ -84,6 +88,7 @@ static const struct option options[] = {
 	{ "ring", required_argument, NULL, OPT_RING },
 	{ "buffer", required_argument, NULL, 'm' },
 	{ "for", required_argument, NULL, OPT_FOR },
+	{ "json", no_argument, NULL, OPT_JSON },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -111,6 +116,9 @@ static int parse_option(struct record_options *opt, int option, char **argv)
 	case OPT_FOR:
 		if (ptw_parse_duration(optarg, &opt->time) || !opt->time)
 			return cli_usage(opt->verb, "--for %s is not a time such as 10, 1.5s, 500ms or 2m", optarg);
+		break;
+	case OPT_JSON:
+		opt->json = true;
 		break;
 	case 'h':
 		if (opt->snapshot)
@@ -188,11 +196,22 @@ static int choose_buffer(const struct record_options *opt, const struct ptwatch_
 	if (!info->max_buffer_size || trace->buffer_size <= info->max_buffer_size)
 		return 0;
 	if (opt->buffer_text)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "--%s %s is larger than this machine gives; take at most %s",
+		return ptw_error_set(err, PTW_EXIT_FAILED, "--%s %s is larger than this machine gives; take at most %s, a CPU's share of half its memory",
 				     opt->ring ? "ring" : "buffer", opt->buffer_text,
 				     ptw_bytes(info->max_buffer_size, text, sizeof(text)));
 	trace->buffer_size = info->max_buffer_size;
 	return 0;
+}
+
+/* perf knows ranges of user code by the file they are in. */
+static void find_files(struct capture_request *request, const struct ptw_process *process)
+{
+	for (uint32_t i = 0; process && i < request->trace.nr_ranges; i++) {
+		const struct ptwatch_range *range = &request->trace.ranges[i];
+		struct ptw_range_file *file = &request->range_file[i];
+
+		file->path = ptw_process_file(process, range->start, range->end - range->start + 1, &file->offset);
+	}
 }
 
 static int prepare(struct capture *capture, struct cli_command *command, const struct record_options *opt,
@@ -213,7 +232,7 @@ static int prepare(struct capture *capture, struct cli_command *command, const s
 		if (!pid)
 			pid = command->pid;
 	}
-	if (pid && capture_options_need_process(&opt->trace)) {
+	if (pid && (capture_options_need_process(&opt->trace) || (opt->trace.pid && opt->trace.ranges))) {
 		places.process = ptw_process_open(pid, err);
 		if (!places.process)
 			return -1;
@@ -227,10 +246,11 @@ static int prepare(struct capture *capture, struct cli_command *command, const s
 		goto out;
 	if (opt->trace.stop_at && trace_place_find(&places, opt->trace.stop_at, &request->stop_at, err))
 		goto out;
-	if (!capture_options_request(&opt->trace, &capture->device.info, &places, traces_command(opt) ? pid : 0,
-				     &request->trace, err) &&
-	    !choose_buffer(opt, &capture->device.info, &request->trace, err) &&
-	    !capture_prepare(capture, request, err))
+	if (capture_options_request(&opt->trace, &capture->device.info, &places, traces_command(opt) ? pid : 0,
+				    &request->trace, err))
+		goto out;
+	find_files(request, places.process);
+	if (!choose_buffer(opt, &capture->device.info, &request->trace, err) && !capture_prepare(capture, request, err))
 		ret = 0;
 out:
 	trace_places_free(&places);
@@ -323,6 +343,19 @@ static void conclude(struct capture *capture, const struct record_options *opt)
 {
 	char number[32];
 
+	if (opt->json) {
+		struct json_object *object = json_object_new_object();
+
+		json_object_object_add(object, "recording", json_object_new_string(opt->output));
+		json_object_object_add(object, "cpus", json_object_new_int64(capture->device.trace_count));
+		json_object_object_add(object, "bytes", json_object_new_int64(capture->bytes));
+		json_object_object_add(object, "lost", json_object_new_int64(capture->lost));
+		json_object_object_add(object, "gaps", json_object_new_int64(capture->gaps));
+		json_object_object_add(object, "switches_lost", json_object_new_int64(capture->beside.switches_lost));
+		puts(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN));
+		json_object_put(object);
+		return;
+	}
 	cli_progress(opt->verb, "%s bytes of trace of %zu CPU%s in %s", ptw_commas(capture->bytes, number, sizeof(number)),
 		     capture->device.trace_count, capture->device.trace_count == 1 ? "" : "s", opt->output);
 }

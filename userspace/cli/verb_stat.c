@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* ptwatch stat: what there is in a recording. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -43,9 +44,8 @@ static int count_flow(struct trace_source *source, struct ptw_stat *stat, struct
 			continue;
 		for (i = 0; i + 1 < source->count && source->view[i].trace != &recording->trace[flow->trace]; i++)
 			;
-		trace_source_gap(source, &source->view[i], flow->event == PTW_EVENT_OVERFLOW ? "overflow" : flow->text,
-				 ptw_gap_describe(flow->text, flow->offset, flow->value, flow->to ? flow->to : flow->from,
-						  text, sizeof(text)));
+		trace_source_gap(source, &source->view[i], ptw_flow_gap_kind(flow),
+				 ptw_flow_describe_gap(flow, text, sizeof(text)));
 	}
 	for (i = 0; i < source->count; i++) {
 		stat->trace[i].totals = *ptw_stream_totals(stream, source->view[i].trace - recording->trace);
@@ -54,29 +54,55 @@ static int count_flow(struct trace_source *source, struct ptw_stat *stat, struct
 	return ptw_stream_failed(stream, err) ? -1 : 0;
 }
 
+/* Packets of all traces, while others decode. */
+struct packet_count {
+	struct trace_source *source;
+	struct ptw_stat *stat;
+	struct ptw_error err;
+	int ret;
+};
+
+static void *count_packets(void *context)
+{
+	struct packet_count *count = context;
+
+	for (size_t i = 0; i < count->source->count && !count->ret; i++)
+		count->ret = ptw_stat_packets(&count->stat->trace[i], count->source->view[i].params,
+					      count->source->view[i].trace, &count->err);
+	return NULL;
+}
+
 static int count_all(struct trace_source *source, struct ptw_stat *stat, size_t *chosen, struct ptw_out *out, struct ptw_error *err)
 {
 	struct ptw_recording *recording = trace_source_recording(source);
+	struct packet_count packets = { .source = source, .stat = stat };
 	struct ptw_stream_options options = {
-		.order = PTW_ORDER_TRACE, .flags = PTW_STREAM_TOTALS, .trace = chosen, .traces = source->count,
+		.order = PTW_ORDER_TRACE, .threads = source->options->jobs, .trace = chosen, .traces = source->count,
 	};
 	struct ptw_stream *stream = NULL;
+	pthread_t thread;
+	bool beside;
 	int ret = 0;
 	size_t i;
 
 	for (i = 0; i < source->count; i++) {
-		const struct ptw_recorded_trace *trace = source->view[i].trace;
-
-		chosen[i] = trace - recording->trace;
-		stat->trace[i].cpu = trace->cpu;
-		stat->trace[i].tid = trace->tid;
-		if (ptw_stat_packets(&stat->trace[i], source->view[i].params, trace->data, trace->size, err))
-			return -1;
+		chosen[i] = source->view[i].trace - recording->trace;
+		stat->trace[i].cpu = source->view[i].trace->cpu;
+		stat->trace[i].tid = source->view[i].trace->tid;
 	}
+	beside = source->options->jobs != 1 && !pthread_create(&thread, NULL, count_packets, &packets);
+	if (!beside)
+		count_packets(&packets);
 	/* Packets need no code. */
-	if (recording->image.count) {
+	if (recording->image.count && (beside || !packets.ret)) {
 		stream = ptw_stream_open(recording, &options, err);
 		ret = stream ? count_flow(source, stat, stream, err) : -1;
+	}
+	if (beside)
+		pthread_join(thread, NULL);
+	if (!ret && packets.ret) {
+		*err = packets.err;
+		ret = -1;
 	}
 	if (!ret)
 		ptw_stat_write(stat, get_thread, stream, source->options->format == PTW_FORMAT_JSON, out);

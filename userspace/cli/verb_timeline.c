@@ -82,7 +82,9 @@ static void add_alarms(struct ptw_timeline *timeline, const struct ptw_recording
 static int report(struct trace_source *source, struct ptw_out *out, struct ptw_error *err)
 {
 	struct ptw_timeline_options options = { .depth = source->options->depth, .tid = own.tid, .format = &own.format };
-	struct trace_story_options story = { .order = PTW_ORDER_TIME, .on_event = on_event };
+	struct trace_story_options story = {
+		.order = PTW_ORDER_TIME, .on_event = on_event, .only_thread = own.tid >= 0, .tid = own.tid,
+	};
 	struct ptw_timeline *timeline = ptw_timeline_new(&options, out);
 	int ret;
 

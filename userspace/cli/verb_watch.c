@@ -276,18 +276,19 @@ static int start_trace(struct session *s, struct ptw_error *err)
 	request.buffer_size = (s->opt->buffer + page - 1) / page * page;
 	if (info->max_buffer_size && request.buffer_size > info->max_buffer_size) {
 		if (s->opt->buffer_text)
-			return ptw_error_set(err, PTW_EXIT_FAILED, "--buffer %s is larger than this machine gives; take at most %s",
+			return ptw_error_set(err, PTW_EXIT_FAILED, "--buffer %s is larger than this machine gives; take at most %s, a CPU's share of half its memory",
 					     s->opt->buffer_text, ptw_bytes(info->max_buffer_size, text, sizeof(text)));
 		request.buffer_size = info->max_buffer_size;
 	}
 	/* With --start a hit ends the pause. */
 	if (s->opt->actions & PTWATCH_ACTION_START)
 		request.flags |= PTWATCH_TRACE_PAUSED;
+	s->beside.verb = VERB;
 	if (beside_setup(&s->beside, &s->device, &request, err))
 		return -1;
 
 	config.switches = true;
-	config.switch_traced = config.rtit_ctl & PTWATCH_RTIT_CTL_OS && !(s->opt->actions & PTWATCH_ACTION_START);
+	config.switch_traced = config.rtit_ctl & PTWATCH_RTIT_CTL_OS;
 	config.params.family = info->family;
 	config.params.model = info->model;
 	config.params.stepping = info->stepping;
@@ -605,7 +606,7 @@ static int write_recording(struct session *s, struct ptw_error *err)
 		return ptw_error_set(err, s->beside.full_error.status, "%s", s->beside.full_error.text);
 	if (ptw_recording_add_kernel(s->writer, err) || add_traces(s, &bytes, err))
 		return -1;
-	if (beside_report(&s->beside, VERB))
+	if (beside_report(&s->beside))
 		s->damaged = true;
 	for (size_t i = 0; i < s->kept_count; i++)
 		if (ptw_recording_add_alarm(s->writer, &s->kept[i], err))

@@ -39,31 +39,6 @@ static const char *const state_name[] = {
 
 /* ---- the list ---- */
 
-static const char *place_of(const struct ptwatch_watch_entry *entry, char *buf, size_t size)
-{
-	const char *module = entry->flags & PTWATCH_WATCH_WAIT_MODULE ? entry->module : "", *label = entry->label;
-	size_t used, length = strlen(label);
-	char address[24];
-
-	if (!*label) {
-		snprintf(address, sizeof(address), "0x%" PRIx64, (uint64_t)entry->address);
-		label = address;
-		length = strlen(label);
-	}
-	/* As a person would write it. */
-	if (length > 4 && !strcmp(label + length - 4, "+0x0"))
-		length -= 4;
-	used = snprintf(buf, size, "%.63s%s%.*s", module, *module ? ":" : "", (int)length, label);
-	if (entry->access == PTWATCH_ACCESS_X)
-		snprintf(buf + used, size - used, ":x");
-	else
-		snprintf(buf + used, size - used, ":%u:%s", entry->len, NAME_OF(access_name, entry->access));
-	for (char *c = buf; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-	return buf;
-}
-
 static void print_text(const struct ptwatch_watch_entry *entry, const struct ptwatch_watch_stat *stat)
 {
 	char place[300], owner[64], number[5][32];
@@ -78,7 +53,7 @@ static void print_text(const struct ptwatch_watch_entry *entry, const struct ptw
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
 	printf("%4u  %-8s %-36s %-24s hits %s = alarms %s + filtered %s + over the rate %s + late %s", entry->id,
-	       NAME_OF(state_name, stat->state), place_of(entry, place, sizeof(place)), owner,
+	       NAME_OF(state_name, stat->state), ptw_watch_place(entry, place, sizeof(place)), owner,
 	       ptw_commas(stat->hits, number[0], 32), ptw_commas(stat->alarms, number[1], 32),
 	       ptw_commas(stat->filtered, number[2], 32), ptw_commas(stat->rate_limited, number[3], 32),
 	       ptw_commas(stat->ignored, number[4], 32));
@@ -103,7 +78,7 @@ static void print_json(const struct ptwatch_watch_entry *entry, const struct ptw
 
 	add_number(o, "watch", entry->id);
 	add_text(o, "state", NAME_OF(state_name, stat->state));
-	add_text(o, "target", place_of(entry, text, sizeof(text)));
+	add_text(o, "target", ptw_watch_place(entry, text, sizeof(text)));
 	if (*entry->label)
 		add_text(o, "label", entry->label);
 	snprintf(text, sizeof(text), "0x%016" PRIx64, (uint64_t)entry->address);
@@ -357,7 +332,7 @@ static bool is_called(const struct ptwatch_watch_entry *entry, const char *name)
 {
 	char place[300], *colon;
 
-	place_of(entry, place, sizeof(place));
+	ptw_watch_place(entry, place, sizeof(place));
 	if (!strcmp(place, name) || !strcmp(entry->label, name))
 		return true;
 	/* Without ":8:w", or ":x". */

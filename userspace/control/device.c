@@ -372,10 +372,62 @@ int ptw_device_trace_advance(struct ptw_device *device, uint32_t cpu, uint64_t t
 			     cpu, strerror(errno));
 }
 
-static int no_slot(const struct ptw_device *device, const char *name, const struct ptwatch_refusal *why,
+const char *ptw_watch_place(const struct ptwatch_watch_entry *entry, char *buf, size_t size)
+{
+	const char *module = entry->flags & PTWATCH_WATCH_WAIT_MODULE ? entry->module : "", *label = entry->label;
+	size_t used, length = strlen(label);
+	char address[24];
+
+	if (!*label) {
+		snprintf(address, sizeof(address), "0x%llx", (unsigned long long)entry->address);
+		label = address;
+		length = strlen(label);
+	}
+	/* As a person would write it. */
+	if (length > 4 && !strcmp(label + length - 4, "+0x0"))
+		length -= 4;
+	used = snprintf(buf, size, "%.63s%s%.*s", module, *module ? ":" : "", (int)length, label);
+	if (entry->access == PTWATCH_ACCESS_X)
+		snprintf(buf + used, size - used, ":x");
+	else
+		snprintf(buf + used, size - used, ":%u:%s", entry->len, entry->access == PTWATCH_ACCESS_W ? "w" : "rw");
+	for (char *c = buf; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	return buf;
+}
+
+/* Our watches that have debug registers, as "watch N (TARGET; OWNER), …". */
+static void own_watches(struct ptw_device *device, char *buf, size_t size)
+{
+	struct ptwatch_watch_entry entry;
+	struct ptwatch_watch_stat stat;
+	struct ptw_error ignored;
+	size_t used = 0;
+
+	buf[0] = '\0';
+	for (uint32_t from = 0; ptw_device_watch_next(device, from, &entry, &stat, &ignored) == 1; from = entry.id + 1) {
+		char place[300], owner[48] = "persistent";
+
+		if (!stat.armed_cpus || used >= size)
+			continue;
+		if (!(entry.flags & PTWATCH_WATCH_PERSISTENT)) {
+			snprintf(owner, sizeof(owner), "%.15s", entry.owner_comm);
+			if (entry.owner_tgid)
+				snprintf(owner, sizeof(owner), "%.15s, pid %u", entry.owner_comm, entry.owner_tgid);
+		}
+		used += snprintf(buf + used, size - used, "%swatch %u (%s; %s)", used ? ", " : "", entry.id,
+				 ptw_watch_place(&entry, place, sizeof(place)), owner);
+	}
+	for (char *c = buf; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+}
+
+static int no_slot(struct ptw_device *device, const char *name, const struct ptwatch_refusal *why,
 		   struct ptw_error *err)
 {
-	char who[512], kgdb[64], where[256];
+	char who[512], kgdb[64], where[256], ours[360];
 	unsigned int slots = device->info.breakpoint_slots;
 
 	snprintf(where, sizeof(where), "a CPU has %u, shared with perf, gdb, ptrace and kgdb", slots);
@@ -383,14 +435,14 @@ static int no_slot(const struct ptw_device *device, const char *name, const stru
 		snprintf(where, sizeof(where), "it needs %u on each CPU; of the %u of CPU %u watches of ptwatch hold %u, others %s%u",
 			 why->slots_needed, why->slots, why->cpu, why->slots_ours, why->slots_others ? "" : "at this moment ",
 			 why->slots_others);
+	/* Ours can be named. Of other events the kernel tells nobody whose they are: named is who may have them. */
+	own_watches(device, ours, sizeof(ours));
 	if (ptw_holders_text(PTW_HOLDER_ALL, who, sizeof(who)))
-		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "no free debug register for %s (%s); %s may hold some: end it, or look with `ls -l /proc/PID/fd`%s", name,
-				     where, who, why->slots_ours ? " and `ptwatch watches`" : "");
-	if (why->slots_ours)
-		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "no free debug register for %s (%s); `ptwatch watches` lists them, `ptwatch unwatch` ends one", name,
-				     where);
+		return ptw_error_set(err, PTW_EXIT_FAILED, "no free debug register for %s (%s): %s%s%s may hold some: end it%s", name,
+				     where, ours, *ours ? "; " : "", who, *ours ? ", or a watch with `ptwatch unwatch`" : "");
+	if (*ours)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "no free debug register for %s (%s): %s; end one with `ptwatch unwatch`",
+				     name, where, ours);
 	if (!ptw_read_line("/sys/module/kgdboc/parameters/kgdboc", kgdb, sizeof(kgdb)) && kgdb[0])
 		return ptw_error_set(err, PTW_EXIT_FAILED,
 				     "no free debug register for %s (%s); kgdb is configured on %s and may hold them: `echo > /sys/module/kgdboc/parameters/kgdboc`",

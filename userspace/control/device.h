@@ -87,6 +87,8 @@ int ptw_device_watch_add(struct ptw_device *device, struct ptwatch_watch *watch,
 int ptw_device_watch_stat(struct ptw_device *device, uint32_t id, struct ptwatch_watch_stat *stat,
 			  struct ptw_error *err);
 
+/** ptw_watch_place() - what @entry watches, as a person would write it. Return: @buf */
+const char *ptw_watch_place(const struct ptwatch_watch_entry *entry, char *buf, size_t size);
 /**
  * ptw_device_watch_next() - the watches of everyone, one by one
  * @from: the lowest number of interest

@@ -138,6 +138,19 @@ bool ptw_process_maps(const struct ptw_process *process, uint64_t address, uint6
 	return false;
 }
 
+const char *ptw_process_file(const struct ptw_process *process, uint64_t address, uint64_t size, uint64_t *offset)
+{
+	for (size_t i = 0; i < process->count; i++) {
+		const struct mapping *m = &process->mapping[i];
+
+		if (address < m->start || address >= m->end)
+			continue;
+		*offset = m->offset + (address - m->start);
+		return size <= m->end - address && m->path[0] ? m->path : NULL;
+	}
+	return NULL;
+}
+
 /*
  * The file behind a mapping: through map_files, which also finds it when it was deleted or is in another
  * mount namespace, else by its path.

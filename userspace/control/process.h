@@ -47,6 +47,14 @@ int ptw_process_symbol(const struct ptw_process *process, const char *binary, co
 bool ptw_process_maps(const struct ptw_process *process, uint64_t address, uint64_t size);
 
 /**
+ * ptw_process_file() - the file that all of [address, address + size) is mapped from
+ * @offset: out: where @address is in it
+ *
+ * Return: its path, owned by @process; NULL: there is none, or not one for all.
+ */
+const char *ptw_process_file(const struct ptw_process *process, uint64_t address, uint64_t size, uint64_t *offset);
+
+/**
  * ptw_process_format() - "func+0x1d [binary]", "0x… [binary]" without a name, "0x…" outside every file
  * Return: @buf.
  */

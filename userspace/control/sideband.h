@@ -42,26 +42,38 @@ struct ptw_sideband_request {
 struct ptw_sideband *ptw_sideband_open(const struct ptw_sideband_request *request, struct ptw_error *err);
 void ptw_sideband_close(struct ptw_sideband *sideband);
 
-/** ptw_sideband_fd() - readable (poll) when a ring is a quarter full */
+/** ptw_sideband_fd() - readable (poll) when a ring is a quarter full, or a CPU may have come: drain and renew */
 int ptw_sideband_fd(const struct ptw_sideband *sideband);
 
-/** ptw_sideband_ids() - the ids that the records carry, one for each CPU; owned by @sideband */
+/** ptw_sideband_ids() - the ids that the records carry, one for each event there is or was; owned by @sideband */
 const uint64_t *ptw_sideband_ids(const struct ptw_sideband *sideband, size_t *count);
 
 /** ptw_sideband_id() - the one of @cpu; 0: it was not online */
 uint64_t ptw_sideband_id(const struct ptw_sideband *sideband, uint32_t cpu);
 
+/** ptw_sideband_take - gets records of the kernel as they lie in a ring, in up to two pieces; -1 ends the draining */
+typedef int ptw_sideband_take(void *arg, const void *first, size_t first_size, const void *second, size_t second_size,
+			      struct ptw_error *err);
+
 /**
  * ptw_sideband_drain() - hand out what has come in since the last time
- * @take: gets records of the kernel as they lie in a ring, in up to two pieces; -1 ends the draining and is returned
+ * Return: 0, or -1 as @take did.
  *
  * Per CPU oldest first, one CPU after the other. A record that a call hands out may be older than others of the call
  * before, but not than those of the one before that: ptw_recording_end_round() after each call says so to readers.
  */
-int ptw_sideband_drain(struct ptw_sideband *sideband,
-		       int (*take)(void *arg, const void *first, size_t first_size, const void *second,
-				   size_t second_size, struct ptw_error *err),
-		       void *arg, struct ptw_error *err);
+int ptw_sideband_drain(struct ptw_sideband *sideband, ptw_sideband_take *take, void *arg, struct ptw_error *err);
+
+/**
+ * ptw_sideband_renew() - listen again on a CPU that went offline and came back, or came for the first time
+ * @take: gets what was heard there before
+ * @cpu: that CPU
+ * Return: 1, there may be more: call again; 0, there is none; -1: nobody listens on @cpu, @err tells.
+ *
+ * What the kernel told there since the CPU came back was not heard. The ids have become more.
+ */
+int ptw_sideband_renew(struct ptw_sideband *sideband, ptw_sideband_take *take, void *arg, int *cpu,
+		       struct ptw_error *err);
 
 /** ptw_sideband_lost() - records that the kernel dropped because a ring was full, as far as drained */
 uint64_t ptw_sideband_lost(const struct ptw_sideband *sideband);

@@ -72,89 +72,12 @@ size_t ipt_next_psb(const uint8_t *data, size_t size, size_t from)
 	return offset;
 }
 
-/* The library names only part of the instructions where it need not know more; the bytes do. */
-static enum ptw_insn_class class_of_bytes(const uint8_t *raw, size_t size)
-{
-	size_t i = 0;
-
-	/* legacy prefixes and REX */
-	while (i < size &&
-	       (memchr("\x66\x67\xf2\xf3\x2e\x36\x3e\x26\x64\x65", raw[i], 10) || (raw[i] & 0xf0) == 0x40))
-		i++;
-	if (i == size)
-		return PTW_INSN_OTHER;
-
-	switch (raw[i]) {
-	case 0xff:
-		if (i + 1 < size)
-			switch (raw[i + 1] >> 3 & 7) {
-			case 2:
-				return PTW_INSN_CALL;
-			case 3:
-				return PTW_INSN_FAR_CALL;
-			case 4:
-				return PTW_INSN_JUMP;
-			case 5:
-				return PTW_INSN_FAR_JUMP;
-			}
-		return PTW_INSN_OTHER;
-	case 0xcf:	/* IRET */
-	case 0xca:
-	case 0xcb:	/* far RET */
-		return PTW_INSN_FAR_RETURN;
-	case 0xcc:
-	case 0xcd:
-	case 0xf1:	/* INT3, INT n, INT1 */
-	case 0x9a:
-		return PTW_INSN_FAR_CALL;
-	case 0xea:
-		return PTW_INSN_FAR_JUMP;
-	case 0x0f:
-		if (i + 1 == size)
-			return PTW_INSN_OTHER;
-		if (raw[i + 1] == 0x05 || raw[i + 1] == 0x34)	/* SYSCALL, SYSENTER */
-			return PTW_INSN_FAR_CALL;
-		if (raw[i + 1] == 0x07 || raw[i + 1] == 0x35)	/* SYSRET, SYSEXIT */
-			return PTW_INSN_FAR_RETURN;
-	}
-	return PTW_INSN_OTHER;
-}
-
-enum ptw_insn_class ipt_insn_class(enum pt_insn_class iclass, const uint8_t *raw, size_t size)
-{
-	switch (iclass) {
-	case ptic_other:
-		return PTW_INSN_OTHER;
-	case ptic_call:
-		return PTW_INSN_CALL;
-	case ptic_return:
-		return PTW_INSN_RETURN;
-	case ptic_jump:
-		return PTW_INSN_JUMP;
-	case ptic_cond_jump:
-		return PTW_INSN_COND_JUMP;
-	case ptic_far_call:
-		return PTW_INSN_FAR_CALL;
-	case ptic_far_return:
-		return PTW_INSN_FAR_RETURN;
-	case ptic_far_jump:
-		return PTW_INSN_FAR_JUMP;
-	case ptic_ptwrite:
-		return PTW_INSN_PTWRITE;
-	default:
-		return raw ? class_of_bytes(raw, size) : PTW_INSN_UNKNOWN;
-	}
-}
-
 #if LIBIPT_VERSION >= 0x201
 
-void ipt_newer_flags(struct pt_config *config, bool blocks)
+void ipt_newer_flags(struct pt_config *config)
 {
 	/* An overflow is short against the time that calibration takes. */
-	if (blocks)
-		config->flags.variant.block.keep_tcal_on_ovf = 1;
-	else
-		config->flags.variant.insn.keep_tcal_on_ovf = 1;
+	config->flags.variant.block.keep_tcal_on_ovf = 1;
 }
 
 uint32_t ipt_mode_exec_if(const struct pt_packet *packet)
@@ -261,7 +184,7 @@ bool ipt_newer_event(const struct pt_event *event, struct ptw_event *out)
 
 #else /* libipt 2.0: none of it */
 
-void ipt_newer_flags(struct pt_config *config, bool blocks)
+void ipt_newer_flags(struct pt_config *config)
 {
 }
 

@@ -13,23 +13,17 @@
 
 #include <intel-pt.h>
 
-#include "decode/decoder.h"
+#include "common/error.h"
+#include "decode/event.h"
 #include "decode/packets.h"
 #include "decode/pt_params.h"
-
-/* 2.1 gave the value a better name. */
-#if LIBIPT_VERSION >= 0x201
-#define PTW_PTIC_UNKNOWN	ptic_unknown
-#else
-#define PTW_PTIC_UNKNOWN	ptic_error
-#endif
 
 /** ipt_config() - libipt's configuration for @size bytes of @data recorded as @params says */
 int ipt_config(struct pt_config *config, const struct ptw_pt_params *params, const uint8_t *data, size_t size,
 	       struct ptw_error *err);
 
-/** ipt_newer_flags() - flags of the instruction or block decoder that 2.0 does not have */
-void ipt_newer_flags(struct pt_config *config, bool blocks);
+/** ipt_newer_flags() - flags of the block decoder that 2.0 does not have */
+void ipt_newer_flags(struct pt_config *config);
 
 /** ipt_mode_exec_if() - the IF bit of a MODE.Exec packet; 0 where the library doesn't know it */
 uint32_t ipt_mode_exec_if(const struct pt_packet *packet);
@@ -45,12 +39,6 @@ bool ipt_newer_event(const struct pt_event *event, struct ptw_event *out);
 
 /** ipt_event() - our event for any of libipt's */
 void ipt_event(const struct pt_event *in, struct ptw_event *out);
-
-/**
- * ipt_insn_class() - our class for libipt's; @raw and @size are looked at where libipt is vague; @raw may be
- * NULL
- */
-enum ptw_insn_class ipt_insn_class(enum pt_insn_class iclass, const uint8_t *raw, size_t size);
 
 /** ipt_next_psb() - offset of the first PSB at or after @from; @size: there is none */
 size_t ipt_next_psb(const uint8_t *data, size_t size, size_t from);

@@ -15,6 +15,7 @@ struct ptw_packets {
 	size_t skip;		/* bytes before the first PSB that are no packets; reported first */
 	uint64_t offset;	/* of the next packet */
 	uint64_t last_ip;	/* for IP compression */
+	bool moved;		/* @offset is not where @decoder is */
 };
 
 static void fill_payload(const struct pt_packet *in, const uint8_t *raw, struct ptw_packet *out)
@@ -286,6 +287,9 @@ enum ptw_packets_status ptw_packets_next(struct ptw_packets *packets, struct ptw
 	if (packets->offset >= packets->size)
 		return PTW_PACKETS_END;
 
+	if (packets->moved)
+		pt_pkt_sync_set(packets->decoder, packets->offset);
+	packets->moved = false;
 	size = pt_pkt_next(packets->decoder, &in, sizeof(in));
 	if (size <= 0)
 		return gap(packets, packet, size);
@@ -293,6 +297,82 @@ enum ptw_packets_status ptw_packets_next(struct ptw_packets *packets, struct ptw
 	fill_packet(packets, &in, packet);
 	packets->offset += size;
 	return PTW_PACKETS_PACKET;
+}
+
+/* Size of the plain packet at @p, and its @type; 0: it is not plain, or is cut off. */
+static size_t plain_size(const uint8_t *p, size_t left, enum ptw_packet_type *type)
+{
+	static const uint8_t ip_size[8] = { 1, 3, 5, 7, 7, 0, 9, 0 };	/* by IPBytes, with the head */
+	size_t size;
+
+	if (p[0] == 0x02)
+		return 0;
+	if (!(p[0] & 1)) {
+		*type = p[0] ? PTW_PACKET_TNT : PTW_PACKET_PAD;
+		return 1;
+	}
+	if ((p[0] & 3) == 3) {
+		*type = PTW_PACKET_CYC;
+		if (!(p[0] & 4))
+			return 1;
+		/* Longer ones are rare, and may be too long. */
+		for (size = 2; size <= 4 && size <= left; size++)
+			if (!(p[size - 1] & 1))
+				return size;
+		return 0;
+	}
+	switch (p[0] & 0x1f) {
+	case 0x01:
+		*type = PTW_PACKET_TIP_PGD;
+		break;
+	case 0x0d:
+		*type = PTW_PACKET_TIP;
+		break;
+	case 0x11:
+		*type = PTW_PACKET_TIP_PGE;
+		break;
+	case 0x1d:
+		*type = PTW_PACKET_FUP;
+		break;
+	default:
+		if (p[0] != 0x59 || left < 2)
+			return 0;
+		*type = PTW_PACKET_MTC;
+		return 2;
+	}
+	size = ip_size[p[0] >> 5];
+	return size <= left ? size : 0;
+}
+
+static uint64_t plain_ip(uint64_t last, const uint8_t *p, size_t size)
+{
+	uint64_t payload = 0;
+
+	memcpy(&payload, p + 1, size - 1);
+	return decompress_ip(last, payload, p[0] >> 5);
+}
+
+uint64_t ptw_packets_count(struct ptw_packets *packets, uint64_t *count, uint64_t *bytes)
+{
+	enum ptw_packet_type type;
+	size_t size;
+
+	if (packets->skip)
+		return packets->offset;
+	while (packets->offset < packets->size) {
+		const uint8_t *p = packets->data + packets->offset;
+
+		size = plain_size(p, packets->size - packets->offset, &type);
+		if (!size)
+			break;
+		count[type]++;
+		bytes[type] += size;
+		if (type >= PTW_PACKET_FUP && type <= PTW_PACKET_TIP_PGD)
+			packets->last_ip = plain_ip(packets->last_ip, p, size);
+		packets->offset += size;
+		packets->moved = true;
+	}
+	return packets->offset;
 }
 
 void ptw_packets_free(struct ptw_packets *packets)

@@ -78,6 +78,14 @@ struct ptw_packets;
 struct ptw_packets *ptw_packets_new(const struct ptw_pt_params *params, const uint8_t *data, size_t size,
 				    struct ptw_error *err);
 enum ptw_packets_status ptw_packets_next(struct ptw_packets *packets, struct ptw_packet *packet);
+
+/**
+ * ptw_packets_count() - pass over plain packets, which are nearly all, up to the next one for ptw_packets_next()
+ * @count, @bytes: by type; what was passed is added
+ *
+ * Return: the offset reached.
+ */
+uint64_t ptw_packets_count(struct ptw_packets *packets, uint64_t *count, uint64_t *bytes);
 void ptw_packets_free(struct ptw_packets *packets);
 
 /** ptw_packet_name() - "TIP.PGE", "MODE.Exec", "PSB" … */

@@ -10,9 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "flow/jit.h"
+
 #define PAGE		4096ULL
 #define PAGES_LIMIT	65536	/* pages of changing code */
-#define MAPS_LIMIT	16384	/* of a process; more is damage */
+#define MAPS_LIMIT	32768	/* of a process; more is damage */
 #define ALL_MAPS_LIMIT	(1u << 20)
 
 /* A part of a file that can be mapped as code, for symbols */
@@ -31,28 +33,56 @@ struct code_file {
 	const char *name;	/* last part of the path */
 };
 
+enum map_kind {
+	CODE_FILE,
+	CODE_GENERATED,	/* memory of no file: what is in it only the process knows */
+	CODE_JIT,	/* a function in such memory, that the process's jitdump tells of */
+};
+
 struct code_map {
 	uint64_t start, end;
 	uint64_t offset;
-	struct code_file *file;
+	struct code_file *file;	/* NULL: there is no copy of it */
 	uint64_t since, until;
+	const struct ptw_symbol *symbol;	/* of CODE_JIT */
+	uint8_t kind;		/* enum map_kind */
+};
+
+/* From @time on a process has code that it did not have, or has not any more. */
+struct change {
+	uint64_t time;
+	uint32_t version;	/* so many of them up to this one took something away */
+};
+
+/* A function that a process generated */
+struct generated {
+	int32_t pid;
+	uint64_t time;
+	struct code_file *file;
+	uint64_t addr, size, offset;
+	struct ptw_symbol symbol;
 };
 
 struct code_space {
-	uint32_t number;	/* from 1 */
+	uint32_t number;	/* of its first version, see struct change; from 1 */
 	int32_t pid;
 	uint64_t since;
+	bool began;		/* with the program that it runs: all that it maps is told */
 	struct code_space *older;	/* of the same process, before it ran another program */
-	struct code_map *map;
+	struct code_map *map;	/* once all are known sorted by address */
 	size_t maps;
-	uint64_t *change;	/* times at which code was replaced */
+	uint64_t *reach;	/* of each map: how far it and those before it go */
+	struct change *change;
 	size_t changes;
+	bool names_tried;
+	struct ptw_symbols *names;	/* of generated code, from a perf map file */
 };
 
 struct poke {
 	uint64_t time, addr;
 	const uint8_t *old_bytes, *new_bytes;
 	uint16_t old_size, new_size;
+	size_t undo;		/* where views keep what it overwrites */
 };
 
 struct ptw_code {
@@ -70,6 +100,17 @@ struct ptw_code {
 	size_t slots;
 	struct poke *poke;
 	size_t pokes;
+	size_t undo_size;
+	struct code_space *kernel;	/* what it generates, for its names: BPF programs and trampolines */
+	struct ksymbol *ksymbol;
+	struct generated *generated;	/* by time */
+	size_t generateds, generated_next;
+};
+
+/* Of generated code of the kernel */
+struct ksymbol {
+	struct ksymbol *next;
+	struct ptw_symbol symbol;
 };
 
 struct patched_page {
@@ -85,6 +126,7 @@ struct code_view {
 	size_t poked;		/* so many pokes are done */
 	struct patched_page **page;	/* sorted */
 	size_t pages;
+	uint8_t *undo;		/* what the pokes that are done have overwritten, see poke.undo */
 };
 
 /* ---- files ---- */
@@ -218,7 +260,6 @@ static struct code_space *add_space(struct ptw_code *code, int32_t pid, uint64_t
 	space = calloc(1, sizeof(*space));
 	if (!space)
 		return NULL;
-	space->number = code->spaces + 1;
 	space->pid = pid;
 	space->since = since;
 	for (h = (uint32_t)pid * 2654435761u & (code->slots - 1); code->newest[h]; h = (h + 1) & (code->slots - 1)) {
@@ -263,16 +304,28 @@ static int put_map(struct ptw_code *code, struct code_space *space, const struct
 	return 0;
 }
 
-/* What was mapped there before is gone; of what sticks out the rest stays. */
-static int replace(struct ptw_code *code, struct code_space *space, uint64_t start, uint64_t end, uint64_t time)
+/*
+ * Code in generated memory is what its jitdump says. The kernel tells of such memory again when its protection
+ * changes, which many a generator does for each function.
+ */
+static bool replaces(const struct code_map *old, enum map_kind kind)
 {
+	return !(kind == CODE_JIT && old->kind == CODE_GENERATED) && !(kind == CODE_GENERATED && old->kind == CODE_JIT);
+}
+
+/* What was mapped there before is gone; of what sticks out the rest stays. */
+static int replace(struct ptw_code *code, struct code_space *space, uint64_t start, uint64_t end, uint64_t time,
+		   enum map_kind kind)
+{
+	struct change *grown;
+
 	size_t count = space->maps;
 	bool changed = false;
 
 	for (size_t i = 0; i < count; i++) {
 		struct code_map old = space->map[i];
 
-		if (old.until != CODE_ALWAYS || old.end <= start || old.start >= end)
+		if (old.until != CODE_ALWAYS || old.end <= start || old.start >= end || !replaces(&old, kind))
 			continue;
 		space->map[i].until = time;
 		changed = true;
@@ -294,15 +347,22 @@ static int replace(struct ptw_code *code, struct code_space *space, uint64_t sta
 				return -1;
 		}
 	}
-	if (changed) {
-		uint64_t *grown = grow(space->change, space->changes, sizeof(*grown));
-
-		if (!grown)
-			return -1;
-		space->change = grown;
-		space->change[space->changes++] = time;
-	}
+	grown = grow(space->change, space->changes, sizeof(*grown));
+	if (!grown)
+		return -1;
+	space->change = grown;
+	grown[space->changes] = (struct change){
+		.time = time, .version = (space->changes ? grown[space->changes - 1].version : 0) + changed,
+	};
+	space->changes++;
 	return 0;
+}
+
+/* As the kernel calls executable memory that has no file */
+static bool is_generated(const char *name)
+{
+	return !strncmp(name, "//anon", 6) || !strncmp(name, "/memfd:", 7) || !strncmp(name, "/dev/zero", 9) ||
+	       !strncmp(name, "[anon", 5) || !strcmp(name, "[heap]") || !strncmp(name, "[stack", 6);
 }
 
 static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
@@ -318,8 +378,12 @@ static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 	path = ptw_recording_binary(code->rec, d.name, d.id, d.id_size);
 	map = (struct code_map){
 		.start = d.addr, .end = d.addr + d.size, .offset = d.pgoff, .since = e->time, .until = CODE_ALWAYS,
+		.kind = !path && is_generated(d.name) ? CODE_GENERATED : CODE_FILE,
 	};
-	if (replace(code, space, map.start, map.end, e->time))
+	/* A marker for those who look for generated code; nothing runs in it. */
+	if (jit_is_dump(d.name))
+		return 0;
+	if (replace(code, space, map.start, map.end, e->time, map.kind))
 		return -1;
 	/* A file that is not here any more: its place is known to be taken, at least. */
 	if (path) {
@@ -347,6 +411,48 @@ static int take_fork(struct ptw_code *code, const struct ptw_side_event *e)
 	return 0;
 }
 
+static int take_exec(struct ptw_code *code, const struct ptw_side_event *e)
+{
+	struct code_space *space = add_space(code, e->pid, e->time);
+
+	if (!space)
+		return -1;
+	space->began = true;
+	return 0;
+}
+
+/* Code that the kernel generates, or drops; its bytes are told by changes of the code. */
+static int take_ksymbol(struct ptw_code *code, const struct ptw_side_event *e)
+{
+	struct ptw_side_detail d;
+	struct ksymbol *k;
+	struct code_map map;
+
+	ptw_side_detail(e, &d);
+	if (!d.size || d.addr + d.size < d.addr)
+		return 0;
+	if (!code->kernel)
+		code->kernel = calloc(1, sizeof(*code->kernel));
+	if (!code->kernel || replace(code, code->kernel, d.addr, d.addr + d.size, e->time, CODE_FILE))
+		return -1;
+	if (d.gone)
+		return 0;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return -1;
+	/* The module that kallsyms gives them */
+	k->symbol = (struct ptw_symbol){
+		.addr = d.addr, .size = d.size, .name = d.name, .type = 't',
+		.module = !strncmp(d.name, "bpf_", 4) ? "bpf" : NULL,
+	};
+	k->next = code->ksymbol;
+	code->ksymbol = k;
+	map = (struct code_map){
+		.start = d.addr, .end = d.addr + d.size, .since = e->time, .until = CODE_ALWAYS, .symbol = &k->symbol,
+	};
+	return put_map(code, code->kernel, &map);
+}
+
 static int take_poke(struct ptw_code *code, const struct ptw_side_event *e)
 {
 	struct poke *grown = grow(code->poke, code->pokes, sizeof(*grown));
@@ -360,29 +466,158 @@ static int take_poke(struct ptw_code *code, const struct ptw_side_event *e)
 		return 0;
 	grown[code->pokes++] = (struct poke){
 		.time = e->time, .addr = d.addr, .old_bytes = d.old_bytes, .old_size = d.old_size,
-		.new_bytes = d.new_bytes, .new_size = d.new_size,
+		.new_bytes = d.new_bytes, .new_size = d.new_size, .undo = code->undo_size,
 	};
+	code->undo_size += d.new_size;
 	return 0;
+}
+
+/* ---- generated code ---- */
+
+static int compare_generated(const void *pa, const void *pb)
+{
+	const struct generated *a = pa, *b = pb;
+
+	if (a->time != b->time)
+		return a->time < b->time ? -1 : 1;
+	/* In the order of the file */
+	return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+static int read_dump(struct ptw_code *code, const struct ptw_side_event *e)
+{
+	struct ptw_side_detail d;
+	struct generated *grown;
+	struct jit_load *load;
+	struct code_file *file;
+	char *path;
+	long count;
+
+	ptw_side_detail(e, &d);
+	path = jit_is_dump(d.name) ? ptw_recording_beside(code->rec, d.name) : NULL;
+	if (!path)
+		return 0;
+	file = file_of(code, path, d.name);
+	free(path);
+	for (size_t i = 0; file && i < code->generateds; i++)
+		if (code->generated[i].file == file && code->generated[i].pid == e->pid)
+			return 0;
+	count = file && file->data ? jit_read(file->data, file->size, &code->rec->params, &load) : 0;
+	if (!file || count < 0)
+		return -1;
+	grown = count ? reallocarray(code->generated, code->generateds + count, sizeof(*grown)) : NULL;
+	for (long i = 0; grown && i < count; i++)
+		grown[code->generateds++] = (struct generated){
+			.pid = e->pid, .time = load[i].time == JIT_TIME_UNKNOWN ? e->time : load[i].time,
+			.file = file, .addr = load[i].addr, .size = load[i].size, .offset = load[i].offset,
+			.symbol = {
+				.addr = load[i].addr, .size = load[i].size, .name = load[i].name,
+				.module = file->name, .type = 't',
+			},
+		};
+	if (grown)
+		code->generated = grown;
+	if (count)
+		free(load);
+	return count && !grown ? -1 : 0;
+}
+
+static int read_dumps(struct ptw_code *code)
+{
+	for (size_t i = 0; i < code->rec->side_count; i++)
+		if (code->rec->side[i].type == PTW_SIDE_MMAP && read_dump(code, &code->rec->side[i]))
+			return -1;
+	if (code->generateds)
+		qsort(code->generated, code->generateds, sizeof(*code->generated), compare_generated);
+	return 0;
+}
+
+/* What was generated up to @time */
+static int take_generated(struct ptw_code *code, uint64_t time)
+{
+	for (; code->generated_next < code->generateds; code->generated_next++) {
+		const struct generated *g = &code->generated[code->generated_next];
+		struct code_map map = {
+			.start = g->addr, .end = g->addr + g->size, .offset = g->offset, .file = g->file,
+			.since = g->time, .until = CODE_ALWAYS, .symbol = &g->symbol, .kind = CODE_JIT,
+		};
+		struct code_space *space;
+
+		if (g->time > time)
+			return 0;
+		space = current_space(code, g->pid, g->time);
+		if (!space || replace(code, space, map.start, map.end, g->time, CODE_JIT) || put_map(code, space, &map))
+			return -1;
+	}
+	return 0;
+}
+
+static int compare_maps(const void *pa, const void *pb)
+{
+	const struct code_map *a = pa, *b = pb;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return a->since < b->since ? -1 : a->since > b->since;
+}
+
+static int settle_space(struct code_space *space)
+{
+	uint64_t reach = 0;
+
+	space->reach = calloc(space->maps + 1, sizeof(*space->reach));
+	if (!space->reach)
+		return -1;
+	if (space->maps)
+		qsort(space->map, space->maps, sizeof(*space->map), compare_maps);
+	for (size_t i = 0; i < space->maps; i++) {
+		if (space->map[i].end > reach)
+			reach = space->map[i].end;
+		space->reach[i] = reach;
+	}
+	return 0;
+}
+
+/* All that will be known of processes is known. */
+static int settle_spaces(struct ptw_code *code)
+{
+	uint32_t number = 1;
+
+	for (size_t i = 0; i < code->spaces; i++) {
+		struct code_space *space = code->space[i];
+
+		space->number = number;
+		number += 1 + (space->changes ? space->change[space->changes - 1].version : 0);
+		if (settle_space(space))
+			return -1;
+	}
+	return code->kernel ? settle_space(code->kernel) : 0;
 }
 
 static int take_sideband(struct ptw_code *code)
 {
+	if (read_dumps(code))
+		return -1;
 	for (size_t i = 0; i < code->rec->side_count; i++) {
 		const struct ptw_side_event *e = &code->rec->side[i];
 		int ret = 0;
 
+		if (take_generated(code, e->time))
+			return -1;
 		if (e->type == PTW_SIDE_MMAP)
 			ret = take_mmap(code, e);
 		else if (e->type == PTW_SIDE_FORK)
 			ret = take_fork(code, e);
 		else if (e->type == PTW_SIDE_COMM && e->exec)
-			ret = add_space(code, e->pid, e->time) ? 0 : -1;
+			ret = take_exec(code, e);
+		else if (e->type == PTW_SIDE_KSYMBOL)
+			ret = take_ksymbol(code, e);
 		else if (e->type == PTW_SIDE_TEXT_POKE)
 			ret = take_poke(code, e);
 		if (ret)
 			return -1;
 	}
-	return 0;
+	return take_generated(code, CODE_ALWAYS) || settle_spaces(code) ? -1 : 0;
 }
 
 static int take_image(struct ptw_code *code)
@@ -423,14 +658,29 @@ struct ptw_code *code_new(const struct ptw_recording *rec)
 	return code;
 }
 
+static void free_space(struct code_space *space)
+{
+	if (!space)
+		return;
+	free(space->map);
+	free(space->reach);
+	free(space->change);
+	ptw_symbols_free(space->names);
+	free(space);
+}
+
 void code_free(struct ptw_code *code)
 {
 	if (!code)
 		return;
-	for (size_t i = 0; i < code->spaces; i++) {
-		free(code->space[i]->map);
-		free(code->space[i]->change);
-		free(code->space[i]);
+	for (size_t i = 0; i < code->spaces; i++)
+		free_space(code->space[i]);
+	free_space(code->kernel);
+	while (code->ksymbol) {
+		struct ksymbol *next = code->ksymbol->next;
+
+		free(code->ksymbol);
+		code->ksymbol = next;
 	}
 	for (size_t i = 0; i < code->files; i++) {
 		struct code_file *f = code->file[i];
@@ -447,6 +697,7 @@ void code_free(struct ptw_code *code)
 	free(code->file);
 	free(code->flat);
 	free(code->poke);
+	free(code->generated);
 	pthread_mutex_destroy(&code->lock);
 	free(code);
 }
@@ -458,17 +709,41 @@ const char *code_unreadable(const struct ptw_code *code)
 
 /* ---- looking things up ---- */
 
+/* What a process has mapped at @addr: a generated function rather than the memory that it is in */
+static const struct code_map *space_map_at(const struct code_space *space, uint64_t time, uint64_t addr)
+{
+	const struct code_map *found = NULL;
+	size_t low = 0, high = space->maps;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (space->map[mid].start <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	for (size_t i = low; i-- && space->reach[i] > addr; ) {
+		const struct code_map *m = &space->map[i];
+
+		if (addr >= m->end || time < m->since || time >= m->until)
+			continue;
+		if (m->kind != CODE_GENERATED)
+			return m;
+		found = m;
+	}
+	return found;
+}
+
 static const struct code_map *map_at(const struct ptw_code *code, const struct code_space *space, uint64_t time,
 				     uint64_t addr)
 {
-	for (size_t i = space && !(addr & CODE_KERNEL_HALF) ? space->maps : 0; i--; ) {
-		const struct code_map *m = &space->map[i];
+	const struct code_map *m = space && !(addr & CODE_KERNEL_HALF) ? space_map_at(space, time, addr) : NULL;
 
-		if (addr >= m->start && addr < m->end && m->since <= time && time < m->until)
-			return m->file ? m : NULL;
-	}
+	if (m)
+		return m->file ? m : NULL;
 	/* Of a known process everything is known. */
-	if (space && space->maps && !(addr & CODE_KERNEL_HALF))
+	if (space && (space->maps || space->began) && !(addr & CODE_KERNEL_HALF))
 		return NULL;
 	for (size_t i = code->flats; i--; )
 		if (addr >= code->flat[i].start && addr < code->flat[i].end)
@@ -491,50 +766,107 @@ static const struct ptw_symbols *symbols_of(struct ptw_code *code, struct code_f
 	return f->symbols;
 }
 
-const struct ptw_symbol *code_symbol(struct ptw_code *code, const struct code_space *space, uint64_t time,
-				     uint64_t addr, uint64_t *start, const char **object)
+/* Names of generated code, which some write down without the code. */
+static const struct ptw_symbols *names_of(struct ptw_code *code, struct code_space *space)
+{
+	char name[32], *path;
+
+	pthread_mutex_lock(&code->lock);
+	if (!space->names_tried) {
+		space->names_tried = true;
+		snprintf(name, sizeof(name), "/tmp/perf-%d.map", space->pid);
+		path = ptw_recording_beside(code->rec, name);
+		space->names = path ? ptw_symbols_new() : NULL;
+		if (space->names && ptw_symbols_load_perf_map(space->names, path, NULL)) {
+			ptw_symbols_free(space->names);
+			space->names = NULL;
+		}
+		free(path);
+	}
+	pthread_mutex_unlock(&code->lock);
+	return space->names;
+}
+
+static void generated_place(struct ptw_code *code, struct code_space *space, uint64_t time, uint64_t addr,
+			    struct ptw_place *place)
+{
+	const struct code_map *m = space ? space_map_at(space, time, addr) : NULL;
+	const struct ptw_symbols *names;
+
+	if (!m || m->kind == CODE_FILE)
+		return;
+	place->symbol = m->symbol;
+	place->object = m->symbol ? m->symbol->module : "JIT";
+	names = m->symbol ? NULL : names_of(code, space);
+	if (names)
+		place->symbol = ptw_symbols_at(names, addr);
+	if (place->symbol)
+		place->start = place->symbol->addr;
+}
+
+void code_place(struct ptw_code *code, struct code_space *space, uint64_t time, uint64_t addr,
+		struct ptw_place *place)
 {
 	const struct ptw_symbol *symbol = code->rec->symbols ? ptw_symbols_at(code->rec->symbols, addr) : NULL;
-	const struct code_map *m;
+	const struct code_map *m = code->kernel && addr & CODE_KERNEL_HALF ? space_map_at(code->kernel, time, addr) : NULL;
 	uint64_t offset;
 
-	if (symbol || addr & CODE_KERNEL_HALF) {
-		*start = symbol ? symbol->addr : 0;
-		*object = symbol ? symbol->module : NULL;
-		return symbol;
+	if (m) {
+		*place = (struct ptw_place){ .symbol = m->symbol, .start = m->symbol->addr, .object = m->symbol->module };
+		return;
 	}
-	*object = NULL;
+	*place = (struct ptw_place){ .symbol = symbol };
+	if (symbol || addr & CODE_KERNEL_HALF) {
+		place->start = symbol ? symbol->addr : 0;
+		place->object = symbol ? symbol->module : NULL;
+		return;
+	}
 	m = map_at(code, space, time, addr);
-	if (!m || !symbols_of(code, m->file))
-		return NULL;
-	*object = m->file->name;
+	if (!m || m->kind != CODE_FILE) {
+		generated_place(code, space, time, addr, place);
+		return;
+	}
+	if (!symbols_of(code, m->file))
+		return;
+	place->object = m->file->name;
+	place->path = m->file->path;
 	offset = addr - m->start + m->offset;
 	for (size_t i = 0; i < m->file->segments; i++) {
 		const struct segment *s = &m->file->segment[i];
 
 		if (offset < s->offset || offset - s->offset >= s->size)
 			continue;
-		offset = offset - s->offset + s->vaddr;
-		symbol = ptw_symbols_at(m->file->symbols, offset);
-		if (symbol)
-			*start = addr - (offset - symbol->addr);
-		return symbol;
+		place->file_addr = offset - s->offset + s->vaddr;
+		place->symbol = ptw_symbols_at(m->file->symbols, place->file_addr);
+		if (place->symbol)
+			place->start = addr - (place->file_addr - place->symbol->addr);
+		return;
 	}
-	return NULL;
 }
 
 /* ---- a view ---- */
 
-static const uint8_t *base_page(const struct ptw_code *code, uint64_t page)
+/* Where there is no copy, code that is generated later may be told by the changes alone. */
+static void read_base_page(const struct ptw_code *code, uint64_t page, uint8_t *bytes)
 {
-	const struct code_map *m = map_at(code, NULL, 0, page * PAGE);
-	uint64_t offset;
+	uint64_t start = page * PAGE, end = start + PAGE - 1;
 
-	if (!m || !m->file->data)
-		return NULL;
-	offset = page * PAGE - m->start + m->offset;
-	return offset < m->file->size && m->file->size - offset >= PAGE && m->end - page * PAGE >= PAGE ?
-		       m->file->data + offset : NULL;
+	/* No instruction begins so. */
+	memset(bytes, 0x06, PAGE);
+	for (size_t i = 0; i < code->flats; i++) {
+		const struct code_map *m = &code->flat[i];
+		uint64_t from = m->start > start ? m->start : start, to = m->end - 1 < end ? m->end - 1 : end, offset, size;
+
+		if (from > to || !m->file->data)
+			continue;
+		offset = from - m->start + m->offset;
+		size = to - from + 1;
+		if (offset >= m->file->size)
+			continue;
+		if (size > m->file->size - offset)
+			size = m->file->size - offset;
+		memcpy(bytes + (from - start), m->file->data + offset, size);
+	}
 }
 
 static struct patched_page *page_at(const struct code_view *view, uint64_t page)
@@ -563,7 +895,6 @@ static int compare_pages(const void *pa, const void *pb)
 
 static int add_page(struct code_view *view, uint64_t page)
 {
-	const uint8_t *base;
 	struct patched_page **grown, *p;
 
 	if (view->pages && view->page[view->pages - 1]->page == page)
@@ -581,15 +912,13 @@ static int add_page(struct code_view *view, uint64_t page)
 	if (!p)
 		return -1;
 	p->page = page;
-	base = base_page(view->code, page);
-	/* Where there is no copy, code that is generated later may be told by the changes alone. */
-	if (base)
-		memcpy(p->bytes, base, PAGE);
+	read_base_page(view->code, page, p->bytes);
 	view->page[view->pages++] = p;
 	return 0;
 }
 
-static bool write_bytes(struct code_view *view, uint64_t addr, const uint8_t *bytes, size_t size,
+/* @undo, if any, is given what was there. */
+static bool write_bytes(struct code_view *view, uint64_t addr, const uint8_t *bytes, size_t size, uint8_t *undo,
 			bool (*touched)(void *, uint64_t), void *context)
 {
 	uint64_t asked = UINT64_MAX;
@@ -600,6 +929,8 @@ static bool write_bytes(struct code_view *view, uint64_t addr, const uint8_t *by
 
 		if (!p)
 			continue;
+		if (undo)
+			undo[i] = p->bytes[(addr + i) % PAGE];
 		p->bytes[(addr + i) % PAGE] = bytes[i];
 		if (touched && p->page != asked) {
 			known |= touched(context, p->page);
@@ -629,7 +960,12 @@ struct code_view *code_view_new(struct ptw_code *code)
 		qsort(view->page, view->pages, sizeof(*view->page), compare_pages);
 	/* The copy of the kernel may be of any time: back to the beginning. */
 	for (size_t i = code->pokes; i--; )
-		write_bytes(view, code->poke[i].addr, code->poke[i].old_bytes, code->poke[i].old_size, NULL, NULL);
+		write_bytes(view, code->poke[i].addr, code->poke[i].old_bytes, code->poke[i].old_size, NULL, NULL, NULL);
+	view->undo = calloc(1, code->undo_size ? code->undo_size : 1);
+	if (!view->undo) {
+		code_view_free(view);
+		return NULL;
+	}
 	return view;
 }
 
@@ -640,6 +976,7 @@ void code_view_free(struct code_view *view)
 	for (size_t i = 0; i < view->pages; i++)
 		free(view->page[i]);
 	free(view->page);
+	free(view->undo);
 	free(view);
 }
 
@@ -650,7 +987,7 @@ static size_t changes_at(const struct code_space *space, uint64_t time)
 	while (low < high) {
 		size_t mid = (low + high) / 2;
 
-		if (space->change[mid] <= time)
+		if (space->change[mid].time <= time)
 			low = mid + 1;
 		else
 			high = mid;
@@ -658,35 +995,31 @@ static size_t changes_at(const struct code_space *space, uint64_t time)
 	return low;
 }
 
-uint32_t code_view_space(struct code_view *view, struct code_space *space)
+uint32_t code_view_space(struct code_view *view, struct code_space *space, uint64_t time)
 {
-	if (view->space != space) {
-		view->space = space;
-		view->change = changes_at(space, view->time);
-	}
-	/* The low bits tell the versions of one process's code apart. */
-	return space ? space->number << 8 | (view->change & 0xff) : 0;
+	view->space = space;
+	view->time = time;
+	view->change = changes_at(space, time);
+	if (!space)
+		return 0;
+	return space->number + (view->change ? space->change[view->change - 1].version : 0);
 }
 
 bool code_view_time(struct code_view *view, uint64_t time, bool (*touched)(void *, uint64_t), void *context)
 {
 	const struct ptw_code *code = view->code;
 	bool stale = false;
-	size_t change;
 
-	view->time = time;
-	change = changes_at(view->space, time);
-	stale = change != view->change;
-	view->change = change;
 	while (view->poked < code->pokes && code->poke[view->poked].time <= time) {
 		const struct poke *p = &code->poke[view->poked++];
 
-		stale |= write_bytes(view, p->addr, p->new_bytes, p->new_size, touched, context);
+		stale |= write_bytes(view, p->addr, p->new_bytes, p->new_size, view->undo + p->undo, touched, context);
 	}
+	/* Not to what the record says was there: where one was lost, it is not what the one before it had made. */
 	while (view->poked && code->poke[view->poked - 1].time > time) {
 		const struct poke *p = &code->poke[--view->poked];
 
-		stale |= write_bytes(view, p->addr, p->old_bytes, p->old_size, touched, context);
+		stale |= write_bytes(view, p->addr, view->undo + p->undo, p->new_size, NULL, touched, context);
 	}
 	return stale;
 }
@@ -695,8 +1028,8 @@ uint64_t code_view_next_change(const struct code_view *view)
 {
 	uint64_t next = view->poked < view->code->pokes ? view->code->poke[view->poked].time : CODE_ALWAYS;
 
-	if (view->space && view->change < view->space->changes && view->space->change[view->change] < next)
-		next = view->space->change[view->change];
+	if (view->space && view->change < view->space->changes && view->space->change[view->change].time < next)
+		next = view->space->change[view->change].time;
 	return next;
 }
 
@@ -745,8 +1078,8 @@ size_t code_read(const struct code_view *view, uint64_t addr, uint8_t *bytes, si
 
 const struct ptw_symbol *code_view_symbol(const struct code_view *view, uint64_t addr)
 {
-	const char *object;
-	uint64_t start;
+	struct ptw_place place;
 
-	return code_symbol(view->code, view->space, view->time, addr, &start, &object);
+	code_place(view->code, view->space, view->time, addr, &place);
+	return place.symbol;
 }

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "flow/stream.h"
 #include "recording/recording.h"
 #include "symbols/symbols.h"
 
@@ -33,22 +34,22 @@ const char *code_unreadable(const struct ptw_code *code);
 /** code_space_at() - the address space of process @pid at @time; NULL: unknown */
 struct code_space *code_space_at(struct ptw_code *code, int32_t pid, uint64_t time);
 
-/**
- * code_symbol() - the symbol at @addr in @space (NULL: none but the kernel) at @time
- * @start: out: the symbol's address there
- * @object: out: module or file; NULL: the kernel itself
- */
-const struct ptw_symbol *code_symbol(struct ptw_code *code, const struct code_space *space, uint64_t time,
-				     uint64_t addr, uint64_t *start, const char **object);
+/** code_place() - what @addr is in @space (NULL: none but the kernel) at @time */
+void code_place(struct ptw_code *code, struct code_space *space, uint64_t time, uint64_t addr,
+		struct ptw_place *place);
 
 struct code_view *code_view_new(struct ptw_code *code);
 void code_view_free(struct code_view *view);
 
-/** code_view_space() - go to another process. Return: its number, which is part of what code is known by. */
-uint32_t code_view_space(struct code_view *view, struct code_space *space);
+/**
+ * code_view_space() - go to another process, or to another time in it
+ * Return: the number of its code at that time, which is part of what code is known by. Code that is only added
+ * does not change it.
+ */
+uint32_t code_view_space(struct code_view *view, struct code_space *space, uint64_t time);
 
 /**
- * code_view_time() - go to another time
+ * code_view_time() - make the kernel's code that of another time
  * @touched: asked for each page that changed, whether anything is known of its code
  *
  * Return: whether something that is known is no longer true.
@@ -65,7 +66,7 @@ size_t code_read(const struct code_view *view, uint64_t addr, uint8_t *bytes, si
 /** code_view_is_flat() - the code at @addr is that of the recording's image, whatever process runs */
 bool code_view_is_flat(const struct code_view *view, uint64_t addr);
 
-/** code_view_symbol() - code_symbol() of the view's process and time */
+/** code_view_symbol() - the symbol at @addr in the view's process, at its time; NULL: none */
 const struct ptw_symbol *code_view_symbol(const struct code_view *view, uint64_t addr);
 
 #endif /* PTWATCH_FLOW_CODE_H */

@@ -4,45 +4,15 @@
 /* Long and looping paths on the way to an address that a packet names */
 #define MAX_HOPS	64
 
-/* As in flow/threads.c */
-#define AHEAD_NS	1000
-#define BEHIND_NS	1000000
-
 /* ---- processes ---- */
 
 void engine_who_now(struct engine_who *who, struct walk *walk, bool timed, uint64_t time)
 {
-	while (timed && who->next < who->count) {
-		const struct ptw_side_event *e = &who->side[who->at[who->next]];
-
-		if (e->time + AHEAD_NS >= time)
-			break;
-		who->pid = e->other_pid;
-		who->next++;
-		if (who->next < who->count) {
-			const struct ptw_side_event *after = &who->side[who->at[who->next]];
-
-			if (after->out && after->tid >= 0 && after->tid != e->other_tid &&
-			    after->time + AHEAD_NS >= time)
-				who->pid = after->pid;
-		}
-	}
-	walk_space(walk, code_space_at(who->code, who->pid, timed ? time : CODE_ALWAYS));
-}
-
-void engine_who_switches(struct engine_who *who, bool timed, uint64_t time)
-{
-	const struct ptw_side_event *e;
-
-	while (who->next < who->count && !who->side[who->at[who->next]].out)
-		who->next++;
-	if (who->next == who->count)
-		return;
-	e = &who->side[who->at[who->next]];
-	if (timed && e->time > time + BEHIND_NS)
-		return;
-	who->pid = e->other_pid;
-	who->next++;
+	if (timed)
+		flow_runs_until(&who->runs, time, true);
+	if (!timed)
+		time = CODE_ALWAYS;
+	walk_space(walk, code_space_at(who->code, who->runs.pid, time), time);
 }
 
 /* ---- paths ---- */
@@ -50,6 +20,7 @@ void engine_who_switches(struct engine_who *who, bool timed, uint64_t time)
 void engine_start(struct engine *e, size_t psb, size_t end)
 {
 	e->at = e->psb = psb;
+	e->psb_runs = e->who.runs;
 	e->end = end;
 	e->path = NULL;
 	e->bits = e->params->bits ? e->params->bits : 64;
@@ -63,6 +34,12 @@ void engine_start(struct engine *e, size_t psb, size_t end)
 	e->tsc_per_cycle = 0;
 }
 
+static void note_switch(struct engine *e, struct sink *s)
+{
+	sink_time(s);
+	flow_runs_switch(&e->who.runs, s->timed, s->time);
+}
+
 static struct path *path_at(struct engine *e, struct sink *s, uint64_t ip)
 {
 	struct path *path;
@@ -70,9 +47,9 @@ static struct path *path_at(struct engine *e, struct sink *s, uint64_t ip)
 	if (!(ip & CODE_KERNEL_HALF) && (!e->path || e->path->ip & CODE_KERNEL_HALF)) {
 		sink_time(s);
 		engine_who_now(&e->who, s->walk, s->timed, s->time);
+		e->next_change = walk_next_change(s->walk);
 	} else if (ip == e->who.switch_to && ip) {
-		sink_time(s);
-		engine_who_switches(&e->who, s->timed, s->time);
+		note_switch(e, s);
 	}
 	path = walk_path(s->walk, ip, e->bits);
 	if (!path)
@@ -88,8 +65,8 @@ static inline void push(struct engine *e, uint64_t ret)
 }
 
 /* Calls among instructions @from to @to - 1 */
-static void __attribute__((noinline)) push_inner(struct engine *e, const struct path *path, unsigned int from,
-						 unsigned int to)
+static void __attribute__((noinline)) push_inner(struct engine *e, struct sink *s, const struct path *path,
+						 unsigned int from, unsigned int to)
 {
 	for (unsigned int n = 0; n < path->inner; n++) {
 		unsigned int i = path->branch[n];
@@ -99,16 +76,16 @@ static void __attribute__((noinline)) push_inner(struct engine *e, const struct 
 			continue;
 		if (path->insn[i].kind == INSN_CALL)
 			push(e, path_ip(path, i) + path->insn[i].size);
-		target = i + 1u < path->count ? path_ip(path, i + 1) : path->next;
+		target = path_branch_target(path, i);
 		if (target == e->who.switch_to && target)
-			engine_who_switches(&e->who, false, 0);
+			note_switch(e, s);
 	}
 }
 
 static inline void execute(struct engine *e, struct sink *s, unsigned int to)
 {
 	if (e->path->calls)
-		push_inner(e, e->path, e->pos, to);
+		push_inner(e, s, e->path, e->pos, to);
 	sink_path(s, e->path, e->pos, to);
 	e->pos = to;
 }
@@ -253,21 +230,22 @@ static struct ptw_flow *put_event(struct engine *e, struct sink *s, enum ptw_eve
 	struct ptw_flow *f;
 
 	sink_event_count(s);
-	if (s->mode == SINK_TOTALS || s->mode == SINK_IPS)
+	if (s->mode <= SINK_IPS)
 		return &nowhere;
 	f = sink_put(s, type == PTW_EVENT_PTWRITE ? PTW_FLOW_MARKER : PTW_FLOW_EVENT, s->insns);
 	f->event = type;
 	f->bits = e->bits;
 	f->from = ip;
 	f->value = value;
+	f->offset = e->at;
 	return f;
 }
 
-/* What was to come with the TIP that goes to @ip. */
-static void settle(struct engine *e, struct sink *s, uint64_t ip)
+/* What was to come with the TIP that goes to @ip, by an interrupt at @from (0: by none). */
+static void settle(struct engine *e, struct sink *s, uint64_t from, uint64_t ip)
 {
 	if (e->have_cr3) {
-		put_event(e, s, PTW_EVENT_PAGING, 0, e->cr3);
+		put_event(e, s, PTW_EVENT_PAGING, from, e->cr3);
 		e->have_cr3 = false;
 	}
 	if (e->new_bits) {
@@ -280,7 +258,7 @@ static void settle(struct engine *e, struct sink *s, uint64_t ip)
 static void put_interrupt(struct engine *e, struct sink *s, uint64_t ip)
 {
 	s->branches++;
-	if (s->mode != SINK_TOTALS && s->mode != SINK_IPS)
+	if (s->mode > SINK_IPS)
 		sink_branch(s, PTW_FLOW_INTERRUPT, e->path, s->insns, e->fup, ip, 0);
 }
 
@@ -297,7 +275,7 @@ static bool take_tip(struct engine *e, struct sink *s, bool suppressed)
 			return false;
 		sink_event_count(s);
 		put_interrupt(e, s, ip);
-		settle(e, s, ip);
+		settle(e, s, e->fup, ip);
 		e->path = path_at(e, s, ip);
 		e->pos = 0;
 		return e->path;
@@ -308,7 +286,7 @@ static bool take_tip(struct engine *e, struct sink *s, bool suppressed)
 	execute(e, s, path->count);
 	if (path->end == PATH_CALL)
 		push(e, path->next);
-	settle(e, s, ip);
+	settle(e, s, 0, ip);
 	next = path->taken;
 	if (!next || next->ip != ip || next->bits != e->bits || path->end > PATH_JUMP) {
 		next = path_at(e, s, ip);
@@ -328,29 +306,38 @@ static bool take_pge(struct engine *e, struct sink *s, bool suppressed)
 
 	if (e->path || suppressed || e->have_fup)
 		return false;
-	settle(e, s, e->last_ip);
-	e->path = path_at(e, s, e->last_ip);
-	e->pos = 0;
 	sink_event_count(s);
 	f = sink_put(s, PTW_FLOW_BEGIN, s->insns);
-	f->bits = e->bits;
+	f->bits = e->new_bits ? e->new_bits : e->bits;
 	f->to = e->last_ip;
+	f->offset = e->at;
+	settle(e, s, 0, e->last_ip);
+	e->who.runs.begun = true;
+	e->path = path_at(e, s, e->last_ip);
+	e->pos = 0;
 	return e->path;
 }
 
 static bool take_pgd(struct engine *e, struct sink *s, bool suppressed)
 {
 	uint64_t ip = suppressed ? 0 : e->last_ip, from;
+	bool async = e->have_fup;
 	struct ptw_flow *f;
 
 	if (!e->path)
 		return false;
-	if (e->have_fup) {
+	if (async) {
 		e->have_fup = false;
 		if (!reach_ip(e, s, e->fup))
 			return false;
 		put_interrupt(e, s, ip);
 		from = e->fup;
+	} else if (suppressed && !e->filtered && reach_kind(e, s, INSN_CR3, &from)) {
+		/*
+		 * The CR3 filter: a MOV CR3 to a context that is traced is told by a PIP, one to another context by
+		 * TIP.PGD alone (SDM, "Packet Generation under Different Enable Conditions", 5c and 5d). A PIP would
+		 * have led behind it.
+		 */
 	} else {
 		/* With address ranges it may have been any direct branch of the path. */
 		if (e->filtered || !reach_end(e, s) || e->path->end == PATH_COND)
@@ -359,11 +346,14 @@ static bool take_pgd(struct engine *e, struct sink *s, bool suppressed)
 		sink_end(s, e->path, ip, NULL);
 		from = e->path->last;
 	}
-	settle(e, s, ip);
+	settle(e, s, async ? from : 0, ip);
 	sink_event_count(s);
 	f = sink_put(s, PTW_FLOW_END, s->insns);
 	f->bits = e->bits;
 	f->from = from;
+	f->to = ip;
+	f->value = async;
+	f->offset = e->at;
 	e->path = NULL;
 	return true;
 }
@@ -407,10 +397,13 @@ static bool take_pip(struct engine *e, struct sink *s, uint64_t cr3)
 {
 	uint64_t ip;
 
-	if (!e->path)
-		return false;
+	/* Where tracing is off, it is about what was executed elsewhere; where a context begins, TIP.PGE follows. */
+	if (!e->path) {
+		put_event(e, s, PTW_EVENT_PAGING, 0, cr3);
+		return true;
+	}
 	if (!e->have_fup && reach_kind(e, s, INSN_CR3, &ip)) {
-		put_event(e, s, PTW_EVENT_PAGING, ip, cr3);
+		put_event(e, s, PTW_EVENT_PAGING, 0, cr3);
 		return true;
 	}
 	if (!e->have_fup && (!e->path || e->path->end < PATH_FAR_CALL || e->path->end > PATH_FAR_JUMP))
@@ -704,6 +697,7 @@ static bool take_psb(struct engine *e, struct sink *s, size_t at)
 		e->bits = psb.bits;
 	e->psb = at;
 	e->psb_insns = s->insns;
+	e->psb_runs = e->who.runs;
 	s->event_insns = s->insns;
 	s->events = 0;
 	if (!psb_time(e, s, &psb))
@@ -718,6 +712,7 @@ static bool take_psb(struct engine *e, struct sink *s, size_t at)
 
 		f->bits = e->bits;
 		f->to = psb.ip;
+		e->who.runs.begun = true;
 	}
 	e->begins = false;
 	return e->path;
@@ -797,8 +792,9 @@ static void unpark(struct engine *e, struct sink *s)
 	sink_time(s);
 	walk_time(s->walk, s->timed ? s->time : 0);
 	walk_trim(s->walk);
+	walk_space(s->walk, code_space_at(e->who.code, e->who.runs.pid, s->timed ? s->time : CODE_ALWAYS),
+		   s->timed ? s->time : CODE_ALWAYS);
 	e->next_change = walk_next_change(s->walk);
-	walk_space(s->walk, code_space_at(e->who.code, e->who.pid, s->timed ? s->time : CODE_ALWAYS));
 	if (e->resumes) {
 		e->path = walk_path(s->walk, e->resume_ip, e->bits);
 		e->pos = 0;

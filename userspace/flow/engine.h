@@ -8,15 +8,13 @@
 #ifndef PTWATCH_FLOW_ENGINE_H
 #define PTWATCH_FLOW_ENGINE_H
 
+#include "flow/runs.h"
 #include "flow/sink.h"
 
 /** struct engine_who - which process ran when, as far as its code is concerned */
 struct engine_who {
 	struct ptw_code *code;
-	const struct ptw_side_event *side;
-	const uint32_t *at;	/* indices in @side of the switches on the trace's CPU */
-	size_t count, next;
-	int32_t pid;		/* -1: unknown */
+	struct flow_runs runs;
 	uint64_t switch_to;	/* function that switches stacks; 0: unknown */
 };
 
@@ -38,6 +36,7 @@ struct engine {
 
 	size_t psb;		/* the last one */
 	uint64_t psb_insns;	/* sink.insns there */
+	struct flow_runs psb_runs;	/* who.runs there */
 
 	struct path *path;	/* where the CPU is; NULL: tracing is off */
 	unsigned int pos;	/* instructions of it that were executed */
@@ -72,9 +71,6 @@ struct engine {
 
 /** engine_who_now() - set @walk to the process that runs at @time (ns). To be called on the way to user code. */
 void engine_who_now(struct engine_who *who, struct walk *walk, bool timed, uint64_t time);
-
-/** engine_who_switches() - the stack is switched at @time */
-void engine_who_switches(struct engine_who *who, bool timed, uint64_t time);
 
 void engine_start(struct engine *engine, size_t psb, size_t end);
 

@@ -2,7 +2,6 @@
 #include "flow/jobs.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "decode/ipt.h"
@@ -10,9 +9,16 @@
 #include "flow/slow.h"
 #include "flow/threads.h"
 
-#define JOB_BYTES	(256u << 10)	/* of trace, and what is left to the next PSB */
+#define JOB_BYTES	(64u << 10)	/* of trace, and what is left to the next PSB */
 #define BATCH		2048		/* records */
-#define BATCHES		2		/* of a job that may wait */
+#define SPARES		16
+#define BATCHES		2		/* of a lane's first job may wait in any case */
+/*
+ * Batches of all jobs may wait up to so many bytes for each thread, so that a thread gets through a job while the reader
+ * is at the one before; and up to so many in all.
+ */
+#define AHEAD_BYTES	((size_t)4 << 20)
+#define AHEAD_LIMIT	((size_t)96 << 20)
 #define MAX_THREADS	256
 #define STACK_SIZE	(64 << 20)	/* touched only where it is needed; see start_threads() */
 
@@ -56,6 +62,12 @@ struct jobs {
 	unsigned int window;	/* of jobs begun in each lane */
 	uint64_t bytes;		/* done */
 	bool failed;
+	size_t ahead;		/* bytes in batches that wait */
+	size_t ahead_limit;
+	const struct job *awaited;	/* by the reader */
+	bool single;		/* one thread decodes */
+	struct job_batch *spare;	/* emptied ones, for their memory: fresh pages cost more than what is written there */
+	unsigned int spares;
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;	/* there may be something to do */
@@ -68,19 +80,21 @@ struct jobs {
 
 /* ---- one job ---- */
 
-static void free_batches(struct job *job)
+static void free_batches(struct job_batch *batch)
 {
-	struct job_batch *batch;
+	struct job_batch *next;
 
-	while ((batch = job->first)) {
-		job->first = batch->next;
-		jobs_done(batch);
+	for (; batch; batch = next) {
+		next = batch->next;
+		free(batch->flow);
+		free(batch->text);
+		free(batch);
 	}
 }
 
 static void free_job(struct job *job)
 {
-	free_batches(job);
+	free_batches(job->first);
 	slow_free(job->slow);
 	free(job->sink.flow);
 	free(job->sink.text);
@@ -143,40 +157,62 @@ static bool decode(struct jobs *jobs, struct job *job, struct tools *tools, bool
 	}
 }
 
+static size_t batch_bytes(const struct job_batch *batch)
+{
+	return batch->count * sizeof(*batch->flow) + batch->text_size;
+}
+
 /*
  * Hand over what the sink has, and that it was the last. Called with the lock held: whoever sees a job done
  * and without batches frees it. Return: false: out of memory.
  */
-static bool publish(struct job *job, bool over)
+static bool publish(struct jobs *jobs, struct job *job, bool over)
 {
-	struct job_batch *batch;
+	struct job_batch *batch, had;
 
 	job->done = over;
 	if (!job->sink.count && !job->sink.text_used)
 		return true;
-	batch = calloc(1, sizeof(*batch));
-	if (!batch)
-		return false;
-	batch->flow = job->sink.flow;
-	batch->count = job->sink.count;
-	batch->text = job->sink.text;
-	batch->text_size = job->sink.text_used;
-	job->sink.flow = NULL;
-	job->sink.text = NULL;
-	job->sink.count = job->sink.room = job->sink.text_used = job->sink.text_room = 0;
+	batch = over ? NULL : jobs->spare;
+	if (batch) {
+		jobs->spare = batch->next;
+		jobs->spares--;
+	} else {
+		batch = calloc(1, sizeof(*batch));
+		if (!batch)
+			return false;
+	}
+	had = *batch;
+	*batch = (struct job_batch){
+		.flow = job->sink.flow, .count = job->sink.count, .room = job->sink.room,
+		.text = job->sink.text, .text_size = job->sink.text_used, .text_room = job->sink.text_room,
+	};
+	job->sink.flow = had.flow;
+	job->sink.room = had.room;
+	job->sink.text = had.text;
+	job->sink.text_room = had.text_room;
+	job->sink.count = job->sink.text_used = 0;
 	*job->last = batch;
 	job->last = &batch->next;
 	job->batches++;
+	jobs->ahead += batch_bytes(batch);
 	return true;
 }
 
-void jobs_done(struct job_batch *batch)
+void jobs_done(struct jobs *jobs, struct job_batch *batch)
 {
 	if (!batch)
 		return;
-	free(batch->flow);
-	free(batch->text);
-	free(batch);
+	batch->next = NULL;
+	pthread_mutex_lock(&jobs->lock);
+	if (jobs->spares < SPARES) {
+		batch->next = jobs->spare;
+		jobs->spare = batch;
+		jobs->spares++;
+		batch = NULL;
+	}
+	pthread_mutex_unlock(&jobs->lock);
+	free_batches(batch);
 }
 
 /* ---- the jobs of a lane ---- */
@@ -195,10 +231,11 @@ static struct job *new_job(struct jobs *jobs, struct lane *lane, size_t start, s
 	job->engine.size = lane->trace->size;
 	job->engine.begins = !lane->planned;
 	job->engine.who = (struct engine_who){
-		.code = jobs->code, .side = labels->side, .at = labels->at, .count = labels->count,
-		.switch_to = labels->switch_to,
-		.pid = labels->threads->thread[labels->thread]->pid,
+		.code = jobs->code, .runs = labels->runs, .switch_to = labels->switch_to,
 	};
+	/* What the reader has seen, far before this, tells nothing here. */
+	job->engine.who.runs.home = 0;
+	job->engine.who.runs.begun = false;
 	engine_start(&job->engine, start, end);
 	job->sink.mode = jobs->mode;
 	job->sink.clock = lane->clock;
@@ -232,16 +269,6 @@ static bool plan(struct jobs *jobs, struct lane *lane)
 	return true;
 }
 
-/* What was decoded is not needed soon, and would add up. */
-static void drop_pages(const struct ptw_recorded_trace *t, size_t start, size_t end)
-{
-	uintptr_t from = ((uintptr_t)t->data + start + 4095) & ~(uintptr_t)4095;
-	uintptr_t to = ((uintptr_t)t->data + end) & ~(uintptr_t)4095;
-
-	if (t->from_file && to > from)
-		madvise((void *)from, to - from, MADV_DONTNEED);
-}
-
 static void finish_job(struct jobs *jobs, struct lane *lane)
 {
 	struct job *job = lane->first;
@@ -258,7 +285,7 @@ static void finish_job(struct jobs *jobs, struct lane *lane)
 	if (job->sink.last_time > t->last_time)
 		t->last_time = job->sink.last_time;
 	jobs->bytes += job->engine.end - job->start;
-	drop_pages(lane->trace, job->start, job->engine.end);
+	ptw_trace_drop(lane->trace, job->start, job->engine.end);
 	lane->first = job->next;
 	if (!lane->first)
 		lane->last = &lane->first;
@@ -271,20 +298,24 @@ static void finish_job(struct jobs *jobs, struct lane *lane)
 /* The job that the reader will want first: the nearest to the head of its lane. */
 static struct job *choose(struct jobs *jobs, const struct tools *tools)
 {
+	bool room = jobs->ahead < jobs->ahead_limit;
 	struct job *best = NULL;
-	unsigned int best_distance = ~0u;
+	unsigned int best_place = ~0u;
 
 	for (size_t i = 0; i < jobs->lanes; i++) {
-		unsigned int distance = 0;
+		unsigned int place = 0;
 
-		for (struct job *job = jobs->lane[i].first; job; job = job->next, distance += BATCHES + 1) {
-			if (job->running || job->done || job->batches >= BATCHES ||
-			    (job->owner && job->owner != tools))
+		for (struct job *job = jobs->lane[i].first; job && place <= best_place; job = job->next, place++) {
+			if (job->running || job->done || (job->owner && job->owner != tools))
 				continue;
-			if (distance + job->batches < best_distance) {
+			/* The reader may have to wait for the first of any lane. */
+			if (!room && (place || job->batches >= BATCHES))
+				break;
+			if (place < best_place || job->batches < best->batches) {
 				best = job;
-				best_distance = distance + job->batches;
+				best_place = place;
 			}
+			break;
 		}
 	}
 	return best;
@@ -313,8 +344,10 @@ static void *work(void *context)
 		fine = decode(jobs, job, &tools, &over);
 		pthread_mutex_lock(&jobs->lock);
 		job->running = false;
-		fine = fine && publish(job, over);
-		pthread_cond_broadcast(&jobs->ready);
+		fine = fine && publish(jobs, job, over);
+		/* Not for each batch, with something else to do: waking the reader costs as much as a good part of one. */
+		if (!fine || (job == jobs->awaited && (over || jobs->single || job->batches >= BATCHES)))
+			pthread_cond_signal(&jobs->ready);
 	}
 	pthread_cond_broadcast(&jobs->ready);
 	pthread_mutex_unlock(&jobs->lock);
@@ -338,6 +371,7 @@ struct job_batch *jobs_next(struct jobs *jobs, size_t n)
 			if (!job->first)
 				job->last = &job->first;
 			job->batches--;
+			jobs->ahead -= batch_bytes(batch);
 			batch->insns = lane->insns;
 			/* All of them: one may have to wait for its own job. */
 			pthread_cond_broadcast(&jobs->work);
@@ -348,7 +382,9 @@ struct job_batch *jobs_next(struct jobs *jobs, size_t n)
 			jobs->failed |= !plan(jobs, lane);
 			pthread_cond_broadcast(&jobs->work);
 		} else {
+			jobs->awaited = job;
 			pthread_cond_wait(&jobs->ready, &jobs->lock);
+			jobs->awaited = NULL;
 		}
 	}
 	pthread_mutex_unlock(&jobs->lock);
@@ -379,9 +415,13 @@ uint64_t jobs_bytes(struct jobs *jobs)
 
 static bool only_padding(const struct ptw_recorded_trace *t)
 {
-	for (size_t i = 0; i < t->size; i++)
+	size_t dropped = 0;
+
+	for (size_t i = 0; i < t->size; i++) {
 		if (t->data[i])
 			return false;
+		ptw_trace_read_to(t, &dropped, i);
+	}
 	return true;
 }
 
@@ -403,14 +443,14 @@ static bool plan_nothing(struct jobs *jobs, struct lane *lane)
 	lane->last = &job->next;
 	lane->window++;
 	lane->planned = lane->trace->size;
-	return !job->sink.failed && publish(job, true);
+	return !job->sink.failed && publish(jobs, job, true);
 }
 
 /* The times of all jobs count from the same one. */
 static void find_first_time(const struct jobs *jobs, struct lane *lane)
 {
 	const struct ptw_recorded_trace *t = lane->trace;
-	size_t psb = 0;
+	size_t psb = 0, dropped = 0;
 	uint64_t tsc;
 
 	lane->clock.params = &jobs->rec->params;
@@ -420,6 +460,7 @@ static void find_first_time(const struct jobs *jobs, struct lane *lane)
 			lane->clock.first = tsc;
 			return;
 		}
+		ptw_trace_read_to(t, &dropped, psb);
 		psb += 16;
 	}
 }
@@ -474,7 +515,9 @@ struct jobs *jobs_new(const struct ptw_recording *rec, struct ptw_code *code, co
 		threads = cores > 1 ? cores : 1;
 	if (threads > MAX_THREADS)
 		threads = MAX_THREADS;
+	jobs->single = threads == 1;
 	jobs->window = threads == 1 ? 1 : traces ? 2 + 2 * threads / traces : 2;
+	jobs->ahead_limit = threads == 1 ? 0 : threads * AHEAD_BYTES < AHEAD_LIMIT ? threads * AHEAD_BYTES : AHEAD_LIMIT;
 	jobs->lane = calloc(traces ? traces : 1, sizeof(*jobs->lane));
 	if (!jobs->lane)
 		goto no_memory;
@@ -512,6 +555,7 @@ void jobs_free(struct jobs *jobs)
 		}
 		flow_labels_free(&jobs->lane[i].labels);
 	}
+	free_batches(jobs->spare);
 	free(jobs->lane);
 	flow_threads_free(&jobs->unused);
 	pthread_cond_destroy(&jobs->ready);

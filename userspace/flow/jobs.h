@@ -17,9 +17,9 @@ struct jobs;
 struct job_batch {
 	struct job_batch *next;
 	struct ptw_flow *flow;
-	size_t count;
-	char *text;		/* SINK_IPS */
-	size_t text_size;
+	size_t count, room;
+	char *text;		/* SINK_IPS, SINK_INSNS */
+	size_t text_size, text_room;
 	uint64_t insns;		/* of the trace before the job: to be added to each record's */
 };
 
@@ -27,9 +27,9 @@ struct job_batch {
 struct jobs *jobs_new(const struct ptw_recording *rec, struct ptw_code *code, const size_t *trace, size_t traces,
 		      enum sink_mode mode, bool reference, unsigned int threads, struct ptw_error *err);
 
-/** jobs_next() - next batch of lane @lane (an index in @trace), for jobs_done(); NULL: the end, or out of memory */
+/** jobs_next() - next batch of lane @lane (an index in @trace), for jobs_done() before jobs_free(); NULL: the end, or out of memory */
 struct job_batch *jobs_next(struct jobs *jobs, size_t lane);
-void jobs_done(struct job_batch *batch);
+void jobs_done(struct jobs *jobs, struct job_batch *batch);
 
 bool jobs_failed(const struct jobs *jobs);
 const struct ptw_trace_totals *jobs_totals(const struct jobs *jobs, size_t lane);

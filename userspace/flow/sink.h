@@ -15,10 +15,11 @@
 
 enum sink_mode {
 	SINK_TOTALS,	/* gaps, beginnings and ends; branches are only counted */
+	SINK_IPS,	/* the same, and a line with the address of each instruction */
 	SINK_FLOW,	/* records of what leaves or enters functions */
 	SINK_ALL,	/* records of all taken branches */
 	SINK_RUNS,	/* the same, with what lies between them */
-	SINK_IPS,	/* a line with the address of each instruction; records as with SINK_TOTALS */
+	SINK_INSNS,	/* the same, with its code */
 };
 
 struct sink {
@@ -37,11 +38,12 @@ struct sink {
 	uint64_t first_time, last_time;
 	uint64_t event_insns;	/* @insns at the last event */
 	uint32_t events;	/* so many since then */
+	bool speculative;	/* in a transaction */
 
 	bool failed;		/* out of memory */
 	struct ptw_flow *flow;
 	size_t count, room;
-	char *text;		/* SINK_IPS */
+	char *text;		/* SINK_IPS: lines; SINK_INSNS: code, for which ptw_flow.offset is the place in it */
 	size_t text_used, text_room;
 };
 
@@ -75,7 +77,7 @@ static inline struct ptw_flow *sink_put(struct sink *s, enum ptw_flow_kind kind,
 	sink_time(s);
 	f = &s->flow[s->count++];
 	f->kind = kind;
-	f->flags = s->timed ? PTW_FLOW_TIMED : 0;
+	f->flags = (s->timed ? PTW_FLOW_TIMED : 0) | (s->speculative ? PTW_FLOW_SPECULATIVE : 0);
 	f->event = 0;
 	f->bits = 64;
 	f->cpu = s->cpu;
@@ -86,6 +88,7 @@ static inline struct ptw_flow *sink_put(struct sink *s, enum ptw_flow_kind kind,
 	f->from = f->to = f->value = 0;
 	f->text = NULL;
 	f->offset = 0;
+	f->tsc = s->timed ? s->tsc : 0;
 	return f;
 }
 
@@ -100,15 +103,55 @@ static inline void sink_branch(struct sink *s, enum ptw_flow_kind kind, const st
 	f->value = value;
 }
 
-static inline void sink_run(struct sink *s, const struct path *path, unsigned int from, unsigned int to,
-			    uint64_t insns)
+/* Room for @size more bytes of text; NULL: out of memory */
+static inline char *sink_room(struct sink *s, size_t size)
+{
+	if (s->text_used + size > s->text_room) {
+		size_t room = s->text_room ? 2 * s->text_room : 1 << 18;
+		char *grown = realloc(s->text, room);
+
+		if (!grown) {
+			s->failed = true;
+			return NULL;
+		}
+		s->text = grown;
+		s->text_room = room;
+	}
+	s->text_used += size;
+	return s->text + s->text_used - size;
+}
+
+static void sink_code(struct sink *s, struct path *path, unsigned int from, unsigned int to)
+{
+	const uint8_t *code = path_code(s->walk, path), *end;
+	unsigned int i;
+	char *room;
+
+	if (!code) {
+		s->failed = true;
+		return;
+	}
+	end = code + path->code_size;
+	for (i = 0; i < from; i++)
+		code += 1 + *code;
+	if (to < path->count)
+		for (end = code; i < to; i++)
+			end += 1 + *end;
+	s->flow[s->count - 1].offset = s->text_used;
+	room = sink_room(s, end - code);
+	if (room)
+		memcpy(room, code, end - code);
+}
+
+static inline void sink_run(struct sink *s, struct path *path, unsigned int from, unsigned int to, uint64_t insns)
 {
 	sink_branch(s, PTW_FLOW_RUN, path, insns, path_ip(path, from), path_ip(path, to - 1), to - from);
+	if (s->mode == SINK_INSNS && !s->failed)
+		sink_code(s, path, from, to);
 }
 
 /* The direct branches among instructions @from to @to - 1. */
-static void __attribute__((noinline)) sink_inner(struct sink *s, const struct path *path, unsigned int from,
-						 unsigned int to)
+static void __attribute__((noinline)) sink_inner(struct sink *s, struct path *path, unsigned int from, unsigned int to)
 {
 	uint64_t base = s->insns - from;
 	unsigned int begun = from;
@@ -122,12 +165,12 @@ static void __attribute__((noinline)) sink_inner(struct sink *s, const struct pa
 		if (i >= to)
 			break;
 		s->branches++;
-		if (s->mode == SINK_TOTALS || s->mode == SINK_IPS ||
+		if (s->mode <= SINK_IPS ||
 		    (s->mode == SINK_FLOW && path->insn[i].kind == INSN_JUMP))
 			continue;
 		ip = path_ip(path, i);
-		target = i + 1u < path->count ? path_ip(path, i + 1) : path->next;
-		if (s->mode == SINK_RUNS) {
+		target = path_branch_target(path, i);
+		if (s->mode >= SINK_RUNS) {
 			sink_run(s, path, begun, i + 1, base + i + 1);
 			begun = i + 1;
 		}
@@ -136,7 +179,7 @@ static void __attribute__((noinline)) sink_inner(struct sink *s, const struct pa
 		else
 			sink_branch(s, PTW_FLOW_JUMP, path, base + i + 1, ip, target, 0);
 	}
-	if (s->mode == SINK_RUNS && begun < to)
+	if (s->mode >= SINK_RUNS && begun < to)
 		sink_run(s, path, begun, to, base + to);
 }
 
@@ -145,24 +188,12 @@ static void __attribute__((noinline)) sink_text(struct sink *s, struct path *pat
 {
 	size_t size = (size_t)(to - from) * 17;
 	const char *text = path_text(s->walk, path);
+	char *room = sink_room(s, size);
 
-	if (s->text_used + size > s->text_room) {
-		size_t room = s->text_room ? 2 * s->text_room : 1 << 18;
-		char *grown = realloc(s->text, room);
-
-		if (!grown) {
-			s->failed = true;
-			return;
-		}
-		s->text = grown;
-		s->text_room = room;
-	}
-	if (!text) {
+	if (!text)
 		s->failed = true;
-		return;
-	}
-	memcpy(s->text + s->text_used, text + (size_t)from * 17, size);
-	s->text_used += size;
+	if (text && room)
+		memcpy(room, text + (size_t)from * 17, size);
 }
 
 /* Instructions @from to @to - 1 of @path were executed. */
@@ -172,7 +203,7 @@ static inline void sink_path(struct sink *s, struct path *path, unsigned int fro
 		return;
 	if (s->mode == SINK_IPS)
 		sink_text(s, path, from, to);
-	if (path->inner || s->mode == SINK_RUNS) {
+	if (path->inner || s->mode >= SINK_RUNS) {
 		if (s->mode == SINK_FLOW && !path->calls && !from && to == path->count)
 			s->branches += path->inner;
 		else
@@ -192,7 +223,7 @@ static inline void sink_end(struct sink *s, const struct path *path, uint64_t ip
 	};
 
 	s->branches++;
-	if (s->mode == SINK_TOTALS || s->mode == SINK_IPS)
+	if (s->mode <= SINK_IPS)
 		return;
 	if (s->mode == SINK_FLOW && ((path->end == PATH_COND && !path->taken_out) ||
 				     (path->end == PATH_JUMP && to && to->symbol == path->last_symbol)))

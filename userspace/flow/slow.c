@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "decode/event.h"
 #include "decode/ipt.h"
 
 /* Blocks behind the last packet of a stretch in which the next PSB's address has to be */
@@ -12,6 +13,10 @@ struct slow_image {
 	struct pt_image_section_cache *cache;
 	struct pt_image *image;
 	struct code_view *view;
+	/* Those that run: */
+	struct slow *slow;
+	struct engine *engine;
+	struct walk *walk;
 };
 
 struct slow {
@@ -28,19 +33,36 @@ struct slow {
 	bool pending_skipped;
 	struct path pending;	/* a copy: paths may be gone by then */
 	bool was_loop;		/* the last path was an endless one, and no event came since */
-	bool user_soon;		/* the CPU may be on the way to user code */
+	bool unsettled;		/* kernel code may have run since user code did, or others have used the paths */
+	bool at_cr3;		/* the last instruction is a MOV CR3 */
+	bool paged;		/* and a PIP told what it wrote */
+	struct ptw_clock clock;	/* its own: the sink's is ahead where this was told before */
+	bool timed;
+	uint64_t now;		/* ns */
 	unsigned int bits;
 	uint64_t last_ip;
+	uint64_t next_ip;	/* behind @last_ip, where it is no branch */
 };
 
 /* ---- code ---- */
+
+/* What is at @ip is to be read. Only user code tells that no switch is under way, so who runs is decided no sooner. */
+static void settle(struct slow *slow, struct engine *e, struct walk *walk, uint64_t ip)
+{
+	if (!slow->unsettled || ip & CODE_KERNEL_HALF)
+		return;
+	engine_who_now(&e->who, walk, slow->timed, slow->now);
+	slow->unsettled = false;
+}
 
 /* What no section has: the code of processes, and all that changes. */
 static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, uint64_t ip, void *context)
 {
 	struct slow_image *image = context;
-	size_t n = code_read(image->view, ip, buffer, size);
+	size_t n;
 
+	settle(image->slow, image->engine, image->walk, ip);
+	n = code_read(image->view, ip, buffer, size);
 	return n ? (int)n : -pte_nomap;
 }
 
@@ -61,7 +83,10 @@ struct slow_image *slow_image_new(const struct ptw_recording *rec, struct code_v
 	pt_image_set_callback(image->image, read_code, image);
 	if (code_view_next_change(view) != CODE_ALWAYS)
 		return image;
-	/* See decode/decoder.c for the limit. */
+	/*
+	 * Each section costs its size and about five times that for libipt's block cache. Below the sum libipt
+	 * maps and unmaps sections all the time, which is many times slower.
+	 */
 	for (size_t i = 0; i < rec->image.count; i++)
 		if (rec->image.section[i].size < 1u << 30)
 			limit += rec->image.section[i].size * 16;
@@ -103,16 +128,19 @@ struct slow *slow_new(struct engine *e, struct sink *s)
 	slow->skip_insns = s->insns - e->psb_insns;
 	slow->skip_events = s->event_insns == s->insns ? s->events : 0;
 	slow->bits = e->params->bits ? e->params->bits : 64;
-	slow->user_soon = true;
 	/* Errata are those of the CPU, known since the recording was opened. */
 	ipt_config(&config, e->params, e->data, slow->end, NULL);
-	ipt_newer_flags(&config, true);
+	ipt_newer_flags(&config);
 	slow->block = pt_blk_alloc_decoder(&config);
 	if (!slow->block) {
 		free(slow);
 		return NULL;
 	}
 	s->insns = e->psb_insns;
+	/* Back to who ran there, and to the code of that time. */
+	slow->clock = s->clock;
+	slow->clock.newest = 0;
+	e->who.runs = e->psb_runs;
 	return slow;
 }
 
@@ -207,18 +235,29 @@ static void deliver(struct slow *slow, struct engine *e, struct sink *s, struct 
 		slow->have_pending = true;
 		slow->pending = *path;
 		slow->pending_skipped = from == to;
-		slow->user_soon = path->end >= PATH_FAR_CALL;
+		slow->unsettled |= path->end >= PATH_FAR_CALL;
 	}
-	if (to)
+	if (to) {
 		slow->last_ip = path_ip(path, to - 1);
+		slow->next_ip = to < path->count ? path_ip(path, to) : path->next;
+		slow->at_cr3 = path->insn[to - 1].kind == INSN_CR3;
+		slow->paged = false;
+	}
 }
 
-static void switch_stack(struct engine *e, struct sink *s, const struct path *path)
+/*
+ * The first @count instructions of @path: do they enter __switch_to_asm, at the beginning or by a direct call? Where the
+ * call is the last of them, the next path begins there: it would be counted twice.
+ */
+static void switch_stack(const struct slow *slow, struct engine *e, const struct path *path, unsigned int count)
 {
-	if (e->who.switch_to && path->ip == e->who.switch_to) {
-		sink_time(s);
-		engine_who_switches(&e->who, s->timed, s->time);
-	}
+	uint64_t switch_to = e->who.switch_to;
+	bool enters = path->ip == switch_to;
+
+	for (unsigned int n = 0; n < path->inner && path->branch[n] + 1u < count; n++)
+		enters |= path_branch_target(path, path->branch[n]) == switch_to;
+	if (switch_to && enters)
+		flow_runs_switch(&e->who.runs, slow->timed, slow->now);
 }
 
 /*
@@ -226,9 +265,12 @@ static void switch_stack(struct engine *e, struct sink *s, const struct path *pa
  * with them, or, with @until, it does not come.
  */
 static bool take_block(struct slow *slow, struct engine *e, struct sink *s, uint64_t ip, unsigned int count,
-		       const uint64_t *until)
+		       const uint64_t *until, bool speculative)
 {
+	/* The branch that led here is of the block before. */
 	arrive(slow, s, ip);
+	s->speculative = speculative;
+	settle(slow, e, s->walk, ip);
 	while (count) {
 		struct path *path = walk_path(s->walk, ip, slow->bits);
 		unsigned int n;
@@ -241,8 +283,8 @@ static bool take_block(struct slow *slow, struct engine *e, struct sink *s, uint
 			put_gap(slow, e, s, "code that libipt knows and we don't", offset_of(slow));
 			return false;
 		}
-		switch_stack(e, s, path);
 		n = count < path->count ? count : path->count;
+		switch_stack(slow, e, path, n);
 		for (unsigned int i = 0; until && i < n; i++) {
 			if (path_ip(path, i) == *until) {
 				deliver(slow, e, s, path, i);
@@ -267,13 +309,28 @@ static bool take_block(struct slow *slow, struct engine *e, struct sink *s, uint
 	return true;
 }
 
+/*
+ * libipt has tracing end at the MOV CR3 before a TIP.PGD without an address. One that leads to a context that is not
+ * traced does that (the CR3 filter), but tells no PIP (see take_pgd() in engine.c). With a PIP, it is on the way from the
+ * kernel, which alone is traced, to user code under page table isolation: tracing ends with the far branch.
+ */
+static void leave_kernel(struct slow *slow, struct engine *e, struct sink *s)
+{
+	struct path *path = walk_path(s->walk, slow->next_ip, slow->bits);
+
+	if (!path)
+		s->failed = true;
+	else if (path->end >= PATH_FAR_CALL && path->end <= PATH_FAR_JUMP)
+		deliver(slow, e, s, path, path->count);
+}
+
 /* ---- events ---- */
 
 static void put_event(struct slow *slow, struct sink *s, const struct ptw_event *event)
 {
 	bool off = event->type == PTW_EVENT_DISABLED || event->type == PTW_EVENT_ASYNC_DISABLED;
 	bool async = event->type == PTW_EVENT_ASYNC_DISABLED || event->type == PTW_EVENT_ASYNC_BRANCH;
-	bool totals = s->mode == SINK_TOTALS || s->mode == SINK_IPS;
+	bool totals = s->mode <= SINK_IPS;
 	struct ptw_flow *f;
 
 	if (async) {
@@ -294,12 +351,13 @@ static void put_event(struct slow *slow, struct sink *s, const struct ptw_event 
 	} else if (off) {
 		f = sink_put(s, PTW_FLOW_END, s->insns);
 		f->from = async ? event->from : slow->last_ip;
+		f->to = event->has_ip ? event->ip : 0;
+		f->value = async;
 	} else if (event->type == PTW_EVENT_OVERFLOW) {
 		f = sink_put(s, PTW_FLOW_GAP, s->insns);
 		f->event = PTW_EVENT_OVERFLOW;
 		f->text = "overflow: the CPU dropped packets";
 		f->to = event->has_ip ? event->ip : 0;
-		f->offset = offset_of(slow);
 		s->overflows++;
 	} else if (!totals) {
 		f = sink_put(s, event->type == PTW_EVENT_PTWRITE ? PTW_FLOW_MARKER : PTW_FLOW_EVENT, s->insns);
@@ -310,6 +368,7 @@ static void put_event(struct slow *slow, struct sink *s, const struct ptw_event 
 		return;
 	}
 	f->bits = slow->bits;
+	f->offset = offset_of(slow);
 }
 
 static void take_event(struct slow *slow, struct engine *e, struct sink *s)
@@ -331,7 +390,7 @@ static void take_event(struct slow *slow, struct engine *e, struct sink *s)
 		s->timed = true;
 	}
 	if (event.type == PTW_EVENT_ENABLED || event.type == PTW_EVENT_OVERFLOW)
-		slow->tracing = true;
+		slow->tracing = e->who.runs.begun = true;
 	else if (event.type == PTW_EVENT_DISABLED || event.type == PTW_EVENT_ASYNC_DISABLED)
 		slow->tracing = false;
 	if (event.type == PTW_EVENT_EXEC_MODE)
@@ -339,8 +398,12 @@ static void take_event(struct slow *slow, struct engine *e, struct sink *s)
 	if (event.status_update)
 		return;
 	slow->was_loop = false;
-	slow->user_soon = true;
+	slow->unsettled = true;
 	async = event.type == PTW_EVENT_ASYNC_DISABLED || event.type == PTW_EVENT_ASYNC_BRANCH;
+	if (event.type == PTW_EVENT_PAGING)
+		slow->paged = slow->at_cr3;
+	else if (event.type == PTW_EVENT_DISABLED && !event.has_ip && slow->at_cr3 && slow->paged)
+		leave_kernel(slow, e, s);
 	if (async || event.type == PTW_EVENT_DISABLED)
 		arrive(slow, s, async ? event.from : event.has_ip ? event.ip : 0);
 	else if (event.type == PTW_EVENT_ENABLED || event.type == PTW_EVENT_OVERFLOW)
@@ -366,15 +429,13 @@ static void set_time(struct slow *slow, struct engine *e, struct sink *s)
 	if (pt_blk_time(slow->block, &tsc, &lost_mtc, &lost_cyc) >= 0) {
 		s->tsc = !s->timed || tsc > s->tsc || s->tsc - tsc > 1u << 20 ? tsc : s->tsc;
 		s->timed = true;
+		slow->now = ptw_clock_ns(&slow->clock, tsc);
+		slow->timed = true;
 	}
 	sink_time(s);
-	if (e->next_change <= s->time && s->timed) {
-		walk_time(s->walk, s->time);
+	if (e->next_change <= slow->now && slow->timed) {
+		walk_time(s->walk, slow->now);
 		e->next_change = walk_next_change(s->walk);
-	}
-	if (slow->user_soon) {
-		engine_who_now(&e->who, s->walk, s->timed, s->time);
-		slow->user_soon = false;
 	}
 }
 
@@ -403,7 +464,7 @@ static void next_block(struct slow *slow, struct engine *e, struct sink *s)
 	if (in.ninsn) {
 		if (in.mode != ptem_unknown)
 			slow->bits = in.mode == ptem_64bit ? 64 : in.mode == ptem_32bit ? 32 : 16;
-		take_block(slow, e, s, in.ip, in.ninsn, until);
+		take_block(slow, e, s, in.ip, in.ninsn, until, in.speculative);
 	} else if (until && in.ip == ip) {
 		slow->done = true;
 	}
@@ -433,9 +494,12 @@ enum engine_status slow_run(struct slow *slow, struct engine *e, struct sink *s,
 	uint64_t ip;
 
 	sink_time(s);
-	walk_time(s->walk, s->timed ? s->time : 0);
-	e->next_change = walk_next_change(s->walk);
-	slow->user_soon = true;
+	walk_time(s->walk, slow->timed ? slow->now : s->timed ? s->time : 0);
+	e->next_change = slow->timed ? walk_next_change(s->walk) : 0;
+	slow->unsettled = true;
+	image->slow = slow;
+	image->engine = e;
+	image->walk = s->walk;
 	pt_blk_set_image(slow->block, image->image);
 	if (!slow->synced) {
 		slow->synced = true;
@@ -463,5 +527,6 @@ enum engine_status slow_run(struct slow *slow, struct engine *e, struct sink *s,
 			next_block(slow, e, s);
 	}
 	keep_ahead(slow, s);
+	s->speculative = false;
 	return ENGINE_END;
 }

@@ -63,6 +63,7 @@ static enum sink_mode mode_of(unsigned int flags)
 {
 	return flags & PTW_STREAM_IPS	     ? SINK_IPS :
 	       flags & PTW_STREAM_TOTALS     ? SINK_TOTALS :
+	       flags & PTW_STREAM_INSNS	     ? SINK_INSNS :
 	       flags & PTW_STREAM_RUNS	     ? SINK_RUNS :
 	       flags & PTW_STREAM_ALL_JUMPS ? SINK_ALL :
 					       SINK_FLOW;
@@ -114,11 +115,12 @@ void ptw_stream_close(struct ptw_stream *s)
 {
 	if (!s)
 		return;
-	jobs_free(s->jobs);
 	for (size_t i = 0; i < s->lanes; i++) {
-		jobs_done(s->lane[i].batch);
+		if (s->jobs)
+			jobs_done(s->jobs, s->lane[i].batch);
 		flow_labels_free(&s->lane[i].labels);
 	}
+	jobs_free(s->jobs);
 	code_free(s->code);
 	free(s->lane);
 	free(s->trace);
@@ -148,6 +150,10 @@ static void settle_batch(struct lane *l)
 		struct ptw_flow *f = &l->batch->flow[i];
 
 		f->insns += l->batch->insns;
+		if (f->kind == PTW_FLOW_RUN && l->batch->text) {
+			f->code = (const uint8_t *)l->batch->text + f->offset;
+			f->offset = 0;
+		}
 		if (f->time < l->time && (!(f->flags & PTW_FLOW_TIMED) || l->time - f->time < SLACK_NS))
 			f->time = l->time;
 		else
@@ -161,7 +167,7 @@ static struct ptw_flow *head(struct ptw_stream *s, struct lane *l)
 	if (l->have_after)
 		return &l->sw;
 	while (!l->ended && (!l->batch || l->at == l->batch->count)) {
-		jobs_done(l->batch);
+		jobs_done(s->jobs, l->batch);
 		l->at = 0;
 		l->batch = jobs_next(s->jobs, l - s->lane);
 		if (l->batch)
@@ -242,7 +248,7 @@ bool ptw_stream_ips(struct ptw_stream *s, const char **text, size_t *size, const
 	for (; s->current < s->lanes; s->current++) {
 		struct lane *l = &s->lane[s->current];
 
-		jobs_done(l->batch);
+		jobs_done(s->jobs, l->batch);
 		l->batch = jobs_next(s->jobs, s->current);
 		tell_progress(s);
 		if (!l->batch)
@@ -281,9 +287,7 @@ bool ptw_stream_place(struct ptw_stream *s, const struct ptw_flow *flow, uint64_
 	uint64_t time = flow->flags & PTW_FLOW_TIMED ? flow->time : UINT64_MAX;
 	int32_t pid = s->threads.thread[flow->thread]->pid;
 
-	place->start = 0;
-	place->symbol = code_symbol(s->code, addr & CODE_KERNEL_HALF ? NULL : code_space_at(s->code, pid, time), time,
-				    addr, &place->start, &place->object);
+	code_place(s->code, addr & CODE_KERNEL_HALF ? NULL : code_space_at(s->code, pid, time), time, addr, place);
 	return place->symbol;
 }
 

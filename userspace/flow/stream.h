@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the CPUs did, as one stream of branches, events and times, told thread by thread: what every report
- * but the listing of instructions is made from.
+ * is made from.
  *
  *	struct ptw_stream *stream = ptw_stream_open(recording, &options, &err);
  *	const struct ptw_flow *flow;
@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
-#include "decode/decoder.h"
+#include "decode/event.h"
 #include "recording/recording.h"
 #include "symbols/symbols.h"
 
@@ -45,12 +45,12 @@ enum ptw_flow_kind {
 	PTW_FLOW_INTERRUPT,	/* interrupt, exception, fault: .from did not execute (yet), handler at .to */
 
 	PTW_FLOW_BEGIN,		/* tracing begins at .to; .value: 1 when where it ended last */
-	PTW_FLOW_END,		/* tracing ends behind .from; a branch before it says where the CPU went */
+	PTW_FLOW_END,		/* tracing ends behind .from; the CPU went to .to (0: unknown); .value: 1: by an INTERRUPT */
 	PTW_FLOW_SWITCH,	/* the CPU runs another thread; .value: index of the old one */
 	PTW_FLOW_MARKER,	/* PTWRITE of .value at .from */
 	PTW_FLOW_EVENT,		/* .event with .value, at .from where that is known: CR3, power, mode, … */
 	PTW_FLOW_GAP,		/* flow is missing before .to (0: unknown): .text, .offset; .value: bytes lost */
-	PTW_FLOW_RUN,		/* with PTW_STREAM_RUNS: .value instructions without a branch from .from to .to */
+	PTW_FLOW_RUN,		/* with PTW_STREAM_RUNS: .value instructions without a branch from .from to .to; .code */
 };
 
 enum ptw_flow_flags {
@@ -74,8 +74,10 @@ struct ptw_flow {
 	uint64_t value;
 	union {
 		const char *text;	/* PTW_FLOW_GAP: what happened; static */
+		const uint8_t *code;	/* RUN with PTW_STREAM_INSNS: of each instruction its size, then its bytes */
 	};
-	uint64_t offset;	/* GAP: in the trace; else 0 */
+	uint64_t offset;	/* GAP: in the trace; EVENT, BEGIN, END: near it; else 0 */
+	uint64_t tsc;		/* that @time was made from; 0: unknown */
 };
 
 enum ptw_stream_order { PTW_ORDER_TIME, PTW_ORDER_TRACE };
@@ -84,9 +86,10 @@ enum ptw_stream_flags {
 	PTW_STREAM_ALL_JUMPS = 1 << 0,	/* each taken branch: conditional ones and jumps inside of functions, too */
 	PTW_STREAM_RUNS = 1 << 1,	/* PTW_FLOW_RUN between the branches */
 	PTW_STREAM_TOTALS = 1 << 2,	/* no branches at all: gaps, switches, begin and end, with .insns */
+	PTW_STREAM_INSNS = 1 << 6,	/* all jumps, runs, and the bytes of the code that ran: .code */
 	PTW_STREAM_IPS = 1 << 3,	/* the same, and ptw_stream_ips() instead of ptw_stream_next() */
 	PTW_STREAM_ALL_CODE = 1 << 5,	/* fail if a file of the recording's image can't be read */
-	PTW_STREAM_REFERENCE = 1 << 4,	/* by libipt alone: what all else is measured against */
+	PTW_STREAM_REFERENCE = 1 << 4,	/* by libipt alone (see flow/slow.c): what all else is measured against */
 };
 
 struct ptw_stream_options {
@@ -113,6 +116,8 @@ struct ptw_place {
 	const struct ptw_symbol *symbol;	/* NULL: none */
 	uint64_t start;		/* address of the symbol there, as mapped */
 	const char *object;	/* module or file (its last part); NULL: the kernel itself, or unknown */
+	const char *path;	/* of a file that a process had mapped; NULL: none */
+	uint64_t file_addr;	/* where the address is in it, as linked */
 };
 
 struct ptw_stream;
@@ -156,5 +161,13 @@ struct ptw_trace_totals {
 const struct ptw_trace_totals *ptw_stream_totals(const struct ptw_stream *stream, size_t trace);
 
 void ptw_stream_close(struct ptw_stream *stream);
+
+/**
+ * ptw_jitdump_unclocked() - the jitdump of a process whose times are not the CPU's, so that its code is taken to be there from
+ * the moment on at which the file was mapped
+ *
+ * Return: its path, to be freed; NULL: there is none.
+ */
+char *ptw_jitdump_unclocked(const struct ptw_recording *recording);
 
 #endif /* PTWATCH_FLOW_STREAM_H */

@@ -4,13 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * A switch is told twice: by the old thread before its stack is left, by the new one after. Times in a trace
- * may be behind (by the distance of timing packets), never ahead but for the error of an estimate.
- */
-#define AHEAD_NS	1000
-/* At the switch itself: how far behind the trace's time may be. */
-#define BEHIND_NS	1000000
+#include "flow/code.h"
 
 static uint32_t hash(int32_t tid, int32_t cpu)
 {
@@ -88,40 +82,44 @@ static bool concerns(const struct ptw_side_event *e, const struct ptw_recorded_t
 static int first_thread(struct flow_labels *l, const struct ptw_recording *rec,
 			const struct ptw_recorded_trace *trace)
 {
-	int32_t pid = -1, tid = trace->tid, cpu = trace->cpu;
+	int32_t cpu = trace->cpu;
 
-	for (size_t i = 0; i < rec->side_count && tid < 0; i++) {
+	l->runs.pid = -1;
+	l->runs.tid = trace->tid;
+	for (size_t i = 0; i < rec->side_count && l->runs.tid < 0; i++) {
 		const struct ptw_side_event *e = &rec->side[i];
 
 		if (cpu < 0 || e->cpu != cpu)
 			continue;
 		if (e->type == PTW_SIDE_START || (e->type == PTW_SIDE_SWITCH && (e->out || e->pid != e->other_pid ||
 										 e->tid != e->other_tid))) {
-			pid = e->pid;
-			tid = e->tid;
+			l->runs.pid = e->pid;
+			l->runs.tid = e->tid;
 			break;
 		}
 	}
-	l->thread = flow_thread_find(l->threads, pid, tid, cpu);
+	l->thread = flow_thread_find(l->threads, l->runs.pid, l->runs.tid, cpu);
 	return l->thread == UINT32_MAX ? -1 : 0;
 }
 
 int flow_labels_init(struct flow_labels *l, struct flow_threads *threads, const struct ptw_recording *rec,
 		     const struct ptw_recorded_trace *trace)
 {
-	*l = (struct flow_labels){ .threads = threads, .side = rec->side };
+	size_t count = 0;
+
+	*l = (struct flow_labels){ .threads = threads };
 	for (size_t i = 0; i < rec->side_count; i++) {
 		uint32_t *grown;
 
 		if (!concerns(&rec->side[i], trace))
 			continue;
-		grown = l->count & (l->count - 1) ? l->at :
-			reallocarray(l->at, l->count ? 2 * l->count : 1, sizeof(*grown));
+		grown = count & (count - 1) ? l->at : reallocarray(l->at, count ? 2 * count : 1, sizeof(*grown));
 		if (!grown)
 			return -1;
 		l->at = grown;
-		l->at[l->count++] = i;
+		l->at[count++] = i;
 	}
+	l->runs = (struct flow_runs){ .side = rec->side, .at = l->at, .count = count };
 	if (rec->symbols && ptw_symbols_resolve(rec->symbols, "__switch_to_asm", &l->switch_to, NULL, NULL))
 		l->switch_to = 0;
 	return first_thread(l, rec, trace);
@@ -132,11 +130,10 @@ void flow_labels_free(struct flow_labels *l)
 	free(l->at);
 }
 
-/* A thread runs now. Return: whether that is news. */
-static bool change_to(struct flow_labels *l, int32_t pid, int32_t tid, bool preempted,
-		      const struct ptw_flow *flow, struct ptw_flow *sw)
+/* Tell who runs now. Return: whether that is news. */
+static bool tell(struct flow_labels *l, const struct ptw_flow *flow, struct ptw_flow *sw)
 {
-	uint32_t thread = flow_thread_find(l->threads, pid, tid, flow->cpu);
+	uint32_t thread = flow_thread_find(l->threads, l->runs.pid, l->runs.tid, flow->cpu);
 
 	if (thread == UINT32_MAX) {
 		l->failed = true;
@@ -146,7 +143,7 @@ static bool change_to(struct flow_labels *l, int32_t pid, int32_t tid, bool pree
 		return false;
 	*sw = (struct ptw_flow){
 		.kind = PTW_FLOW_SWITCH,
-		.flags = (flow->flags & PTW_FLOW_TIMED) | (preempted ? PTW_FLOW_PREEMPTED : 0),
+		.flags = (flow->flags & PTW_FLOW_TIMED) | (l->runs.preempted ? PTW_FLOW_PREEMPTED : 0),
 		.cpu = flow->cpu, .trace = flow->trace, .thread = thread,
 		.time = flow->time, .insns = flow->insns, .value = l->thread,
 	};
@@ -154,57 +151,28 @@ static bool change_to(struct flow_labels *l, int32_t pid, int32_t tid, bool pree
 	return true;
 }
 
-static bool change(struct flow_labels *l, const struct ptw_side_event *e, const struct ptw_flow *flow,
-		   struct ptw_flow *sw)
+static bool is_switch(const struct flow_labels *l, const struct ptw_flow *flow)
 {
-	return change_to(l, e->other_pid, e->other_tid, e->preempted, flow, sw);
+	return l->switch_to && flow->to == l->switch_to && (flow->kind == PTW_FLOW_CALL || flow->kind == PTW_FLOW_JUMP);
 }
 
-/*
- * What time alone tells: a switch whose arrival lies back was missed, or its code is not in the trace. While
- * that code is, a departure alone means nothing yet.
- */
 bool flow_labels_before(struct flow_labels *l, struct ptw_flow *flow, struct ptw_flow *sw)
 {
+	bool user = flow->to && !(flow->to & CODE_KERNEL_HALF);
 	bool changed = false;
 
-	while (l->next < l->count && flow->flags & PTW_FLOW_TIMED) {
-		const struct ptw_side_event *e = &l->side[l->at[l->next]];
-
-		if (e->time + AHEAD_NS >= flow->time || (l->kernel && e->out && l->next + 1 < l->count &&
-							 l->side[l->at[l->next + 1]].time + AHEAD_NS >= flow->time))
-			break;
-		changed |= change(l, e, flow, sw);
-		l->next++;
-		/* Records get lost: who leaves next has arrived, whatever the last one that we have said. */
-		if (l->next < l->count) {
-			const struct ptw_side_event *after = &l->side[l->at[l->next]];
-
-			if (after->out && after->tid >= 0 && after->tid != e->other_tid &&
-			    after->time + AHEAD_NS >= flow->time)
-				changed |= change_to(l, after->pid, after->tid, false, flow, sw);
-		}
-	}
+	if (flow->kind == PTW_FLOW_BEGIN)
+		l->runs.begun = true;
+	/* The call that switches is the old thread's, however late it comes. */
+	if (flow->flags & PTW_FLOW_TIMED && !is_switch(l, flow))
+		changed = flow_runs_until(&l->runs, flow->time, user) && tell(l, flow, sw);
 	flow->thread = l->thread;
 	return changed;
 }
 
 bool flow_labels_after(struct flow_labels *l, const struct ptw_flow *flow, struct ptw_flow *sw)
 {
-	const struct ptw_side_event *e;
-
-	if (!l->switch_to || flow->to != l->switch_to ||
-	    (flow->kind != PTW_FLOW_CALL && flow->kind != PTW_FLOW_JUMP))
+	if (!is_switch(l, flow))
 		return false;
-	l->kernel = true;
-	/* Arrivals of switches that are done */
-	while (l->next < l->count && !l->side[l->at[l->next]].out)
-		l->next++;
-	if (l->next == l->count)
-		return false;
-	e = &l->side[l->at[l->next]];
-	if (flow->flags & PTW_FLOW_TIMED && e->time > flow->time + BEHIND_NS)
-		return false;
-	l->next++;
-	return change(l, e, flow, sw);
+	return flow_runs_switch(&l->runs, flow->flags & PTW_FLOW_TIMED, flow->time) && tell(l, flow, sw);
 }

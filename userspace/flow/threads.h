@@ -3,6 +3,7 @@
 #ifndef PTWATCH_FLOW_THREADS_H
 #define PTWATCH_FLOW_THREADS_H
 
+#include "flow/runs.h"
 #include "flow/stream.h"
 
 /** struct flow_threads - all threads seen; zero-initialise */
@@ -20,12 +21,10 @@ void flow_threads_free(struct flow_threads *threads);
 /** struct flow_labels - follows one trace through the records of switches on its CPU */
 struct flow_labels {
 	struct flow_threads *threads;
-	const struct ptw_side_event *side;
-	uint32_t *at;			/* indices in @side of this CPU's switches */
-	size_t count, next;
+	uint32_t *at;			/* of @runs */
+	struct flow_runs runs;
 	uint32_t thread;		/* that runs now */
 	uint64_t switch_to;		/* address of the function that switches stacks; 0: unknown */
-	bool kernel;			/* it was seen in the trace: it, not the time, is when threads change */
 	bool failed;			/* out of memory */
 };
 

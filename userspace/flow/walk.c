@@ -149,20 +149,21 @@ static int note_page(struct walk *w, uint64_t page)
 
 /* ---- where and when ---- */
 
-void walk_space(struct walk *w, struct code_space *space)
+void walk_space(struct walk *w, struct code_space *space, uint64_t time)
 {
 	w->current = space;
-	w->space = code_view_space(w->view, space);
+	w->space = code_view_space(w->view, space, time);
 }
 
 bool walk_time(struct walk *w, uint64_t time)
 {
 	bool stale = code_view_time(w->view, time, page_known, w);
+	uint32_t space = w->space;
 
-	w->space = code_view_space(w->view, w->current);
+	w->space = code_view_space(w->view, w->current, time);
 	if (stale)
 		forget(w);
-	return stale;
+	return stale || w->space != space;
 }
 
 uint64_t walk_next_change(const struct walk *w)
@@ -414,4 +415,26 @@ const char *path_text(struct walk *w, struct path *path)
 		*at++ = '\n';
 	}
 	return path->text;
+}
+
+const uint8_t *path_code(struct walk *w, struct path *path)
+{
+	size_t size = path->count;
+	uint8_t *at;
+
+	if (path->code)
+		return path->code;
+	for (unsigned int i = 0; i < path->count; i++)
+		size += path->insn[i].size;
+	path->code_size = size;
+	at = path->code = take(w, size);
+	for (unsigned int i = 0; at && i < path->count; i++) {
+		size = path->insn[i].size;
+		*at++ = size;
+		/* It was all there when the path was built, and what has changed since has no paths any more. */
+		memset(at, 0, size);
+		code_read(w->view, path_ip(path, i), at, size);
+		at += size;
+	}
+	return path->code;
 }

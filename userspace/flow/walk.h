@@ -50,6 +50,8 @@ struct path {
 	struct path *taken, *fall;	/* what is at @target and @next, once known */
 	const struct ptw_symbol *symbol, *last_symbol;	/* functions at @ip and @last */
 	char *text;		/* a line with the address of each instruction, once wanted */
+	uint8_t *code;		/* of each instruction its size, then its bytes, once wanted: @code_size bytes */
+	uint32_t code_size;
 	uint32_t space;
 	uint16_t count;		/* of instructions; 0 only with PATH_NOWHERE */
 	uint8_t end;		/* enum path_end */
@@ -67,8 +69,10 @@ struct walk;
 struct walk *walk_new(struct code_view *view);
 void walk_free(struct walk *walk);
 
-/** walk_space(), walk_time() - the code is another's, or of another time. Return: all paths are gone. */
-void walk_space(struct walk *walk, struct code_space *space);
+/** walk_space() - the code is another's; no path is gone */
+void walk_space(struct walk *walk, struct code_space *space, uint64_t time);
+
+/** walk_time() - the code is of another time. Return: paths are gone, or no longer what is at their address. */
 bool walk_time(struct walk *walk, uint64_t time);
 
 /** walk_next_change() - code stays as it is until then */
@@ -83,11 +87,20 @@ bool walk_trim(struct walk *walk);
 /** path_text() - see path.text; NULL: out of memory */
 const char *path_text(struct walk *walk, struct path *path);
 
+/** path_code() - see path.code, while the walk is in the path's process; NULL: out of memory */
+const uint8_t *path_code(struct walk *walk, struct path *path);
+
 static inline uint64_t path_ip(const struct path *path, unsigned int i)
 {
 	uint64_t ip = path->ip + (int64_t)path->insn[i].at;
 
 	return path->bits == 64 ? ip : (uint32_t)ip;
+}
+
+/* Where the direct branch that is instruction @i, one of path.branch, leads */
+static inline uint64_t path_branch_target(const struct path *path, unsigned int i)
+{
+	return i + 1u < path->count ? path_ip(path, i + 1) : path->next;
 }
 
 #endif /* PTWATCH_FLOW_WALK_H */

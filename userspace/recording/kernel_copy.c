@@ -18,6 +18,8 @@
 /* Generated code has no size in kallsyms: at most this much behind its last symbol is copied. */
 #define GENERATED_TAIL	(64 * PAGE)
 #define REGION_LIMIT	16384
+/* As many modules that come later have a place in the core's program headers. */
+#define LATE_MODULES	64
 #define REGION_SIZE	(1ULL << 30)	/* more than the whole module area: /proc/modules is damaged */
 
 struct region {
@@ -254,10 +256,39 @@ static void clip_regions(struct copy *copy)
 	copy->regions = n;
 }
 
+/* The bytes of @phdr, from /proc/kcore (@in) to where @phdr says in @out */
+static int write_segment(const struct copy *copy, int in, const char *in_path, const Elf64_Phdr *phdr, int out,
+			 const char *path, struct ptw_error *err)
+{
+	const Elf64_Phdr *s = find_segment(copy, phdr->p_vaddr);
+	uint64_t from = s->p_offset + (phdr->p_vaddr - s->p_vaddr), done = 0;
+	size_t chunk = 1 << 20;
+	char *buffer = malloc(chunk);
+	int ret = -1;
+
+	if (!buffer)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "recording: out of memory");
+	if (lseek(out, phdr->p_offset, SEEK_SET) < 0) {
+		ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+		goto out;
+	}
+	while (done < phdr->p_filesz) {
+		size_t n = phdr->p_filesz - done < chunk ? phdr->p_filesz - done : chunk;
+
+		if (ptw_read_at(in, buffer, n, from + done, in_path, err) || ptw_write_all(out, buffer, n, path, err))
+			goto out;
+		done += n;
+	}
+	ret = 0;
+out:
+	free(buffer);
+	return ret;
+}
+
 static int write_kcore(struct copy *copy, int in, const char *in_path, const char *path,
 		       struct ptw_error *err)
 {
-	size_t table = copy->regions * sizeof(Elf64_Phdr), chunk = 1 << 20;
+	size_t table = copy->regions * sizeof(Elf64_Phdr);
 	Elf64_Ehdr head = {
 		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
 		.e_type = ET_CORE,
@@ -268,12 +299,11 @@ static int write_kcore(struct copy *copy, int in, const char *in_path, const cha
 		.e_phentsize = sizeof(Elf64_Phdr),
 		.e_phnum = copy->regions,
 	};
-	uint64_t first = page_up(sizeof(head) + table), offset = first;
+	uint64_t offset = page_up(sizeof(head) + table + LATE_MODULES * sizeof(Elf64_Phdr));
 	Elf64_Phdr *phdr = calloc(copy->regions, sizeof(*phdr));
-	char *buffer = malloc(chunk);
 	int out = -1, ret = -1;
 
-	if (!phdr || !buffer) {
+	if (!phdr) {
 		ptw_error_set(err, PTW_EXIT_FAILED, "recording: out of memory");
 		goto out;
 	}
@@ -290,28 +320,13 @@ static int write_kcore(struct copy *copy, int in, const char *in_path, const cha
 	if (out < 0 || ptw_write_all(out, &head, sizeof(head), path, err) ||
 	    ptw_write_all(out, phdr, table, path, err))
 		goto out;
-	for (size_t i = 0; i < copy->regions; i++) {
-		const Elf64_Phdr *s = find_segment(copy, phdr[i].p_vaddr);
-		uint64_t from = s->p_offset + (phdr[i].p_vaddr - s->p_vaddr), done = 0;
-
-		if (lseek(out, phdr[i].p_offset, SEEK_SET) < 0) {
-			ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+	for (size_t i = 0; i < copy->regions; i++)
+		if (write_segment(copy, in, in_path, &phdr[i], out, path, err))
 			goto out;
-		}
-		while (done < phdr[i].p_filesz) {
-			size_t n = phdr[i].p_filesz - done < chunk ? phdr[i].p_filesz - done : chunk;
-
-			if (ptw_read_at(in, buffer, n, from + done, in_path, err) ||
-			    ptw_write_all(out, buffer, n, path, err))
-				goto out;
-			done += n;
-		}
-	}
 	ret = 0;
 out:
 	if (out >= 0 && ptw_close_file(out, path, ret ? NULL : err))
 		ret = -1;
-	free(buffer);
 	free(phdr);
 	return ret;
 }
@@ -387,5 +402,156 @@ out:
 	free(copy.segment);
 	if (ret)
 		ptw_kernel_layout_free(layout);
+	return ret;
+}
+
+int ptw_kernel_read(const char *proc, uint64_t addr, void *data, size_t size, struct ptw_error *err)
+{
+	struct copy copy = { .proc = proc };
+	const Elf64_Phdr *s = NULL;
+	char path[4096];
+	int fd, ret = -1;
+
+	snprintf(path, sizeof(path), "%s/kcore", proc);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+	if (!read_segments(&copy, fd, path, err)) {
+		s = find_segment(&copy, addr);
+		if (s && size <= s->p_filesz - (addr - s->p_vaddr))
+			ret = ptw_read_at(fd, data, size, s->p_offset + (addr - s->p_vaddr), path, err);
+		else
+			ptw_error_set(err, PTW_EXIT_FAILED, "%s: does not hold 0x%llx", path, (unsigned long long)addr);
+	}
+	close(fd);
+	free(copy.segment);
+	return ret;
+}
+
+/* ---- modules that came later ---- */
+
+/* The lines of /proc/@name that are about one of @late, behind what @dir's copy has */
+static int append_lines(const struct copy *copy, const struct ptw_kernel_layout *late, const char *dir, const char *name,
+			struct ptw_error *err)
+{
+	char from[4096], to[4096], *text, *save = NULL;
+	FILE *out;
+	size_t size;
+	int error;
+
+	snprintf(from, sizeof(from), "%s/%s", copy->proc, name);
+	snprintf(to, sizeof(to), "%s/%s", dir, name);
+	text = ptw_read_text(from, &size, err);
+	if (!text)
+		return -1;
+	out = fopen(to, "ae");
+	for (char *line = strtok_r(text, "\n", &save); out && line; line = strtok_r(NULL, "\n", &save)) {
+		/* kallsyms has the module's name in brackets, modules begins with it. */
+		const char *bracket = strchr(line, '['), *module = bracket ? bracket + 1 : line;
+		size_t length = strcspn(module, bracket ? "]" : " ");
+
+		for (size_t i = 0; i < late->modules; i++)
+			if (!strncmp(late->module[i].name, module, length) && !late->module[i].name[length])
+				fprintf(out, "%s\n", line);
+	}
+	error = !out || ferror(out);
+	if (out && fclose(out))
+		error = 1;
+	free(text);
+	return error ? ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", to, strerror(errno)) : 0;
+}
+
+/* The code of @late, behind what the copy at @path has */
+static int append_segments(struct copy *copy, const struct ptw_kernel_layout *late, int in, const char *in_path,
+			   const char *path, struct ptw_error *err)
+{
+	Elf64_Ehdr head;
+	Elf64_Phdr first;
+	uint64_t room;
+	int out = open(path, O_RDWR | O_CLOEXEC), ret = -1;
+	off_t end;
+
+	if (out < 0)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+	if (ptw_read_at(out, &head, sizeof(head), 0, path, err) ||
+	    ptw_read_at(out, &first, sizeof(first), sizeof(head), path, err))
+		goto out;
+	room = first.p_offset;
+	for (size_t i = 0; i < late->modules; i++) {
+		Elf64_Phdr phdr = { .p_type = PT_LOAD, .p_flags = PF_R | PF_W | PF_X, .p_align = PAGE };
+		const Elf64_Phdr *s = find_segment(copy, late->module[i].addr);
+
+		/* The table ends where the first segment begins. */
+		if (!s || (head.e_phnum + 1) * sizeof(phdr) + sizeof(head) > room)
+			continue;
+		end = lseek(out, 0, SEEK_END);
+		if (end < 0)
+			goto failed;
+		phdr.p_vaddr = late->module[i].addr;
+		phdr.p_offset = page_up(end);
+		phdr.p_filesz = page_up(late->module[i].size);
+		if (phdr.p_filesz > s->p_vaddr + s->p_filesz - phdr.p_vaddr)
+			phdr.p_filesz = s->p_vaddr + s->p_filesz - phdr.p_vaddr;
+		phdr.p_memsz = phdr.p_filesz;
+		if (write_segment(copy, in, in_path, &phdr, out, path, err))
+			goto out;
+		if (pwrite(out, &phdr, sizeof(phdr), sizeof(head) + head.e_phnum * sizeof(phdr)) != sizeof(phdr))
+			goto failed;
+		head.e_phnum++;
+	}
+	if (pwrite(out, &head, sizeof(head), 0) != sizeof(head))
+		goto failed;
+	ret = 0;
+	goto out;
+failed:
+	ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+out:
+	if (ptw_close_file(out, path, ret ? NULL : err))
+		ret = -1;
+	return ret;
+}
+
+static bool has_module(const struct ptw_kernel_layout *layout, const struct ptw_kernel_module *module)
+{
+	for (size_t i = 0; i < layout->modules; i++)
+		if (layout->module[i].addr == module->addr)
+			return true;
+	return false;
+}
+
+int ptw_kernel_copy_late(const char *proc, const char *dir, const struct ptw_kernel_layout *known,
+			 struct ptw_kernel_layout *late, struct ptw_error *err)
+{
+	struct copy copy = { .proc = proc, .layout = late };
+	char from[4096], to[4096], *text;
+	size_t size, n = 0;
+	int fd = -1, ret;
+
+	memset(late, 0, sizeof(*late));
+	snprintf(from, sizeof(from), "%s/modules", proc);
+	text = ptw_read_text(from, &size, err);
+	ret = text ? read_modules(&copy, text, err) : -1;
+	free(text);
+	for (size_t i = 0; i < late->modules; i++)
+		if (!has_module(known, &late->module[i]))
+			late->module[n++] = late->module[i];
+	late->modules = n;
+	if (ret || !n)
+		goto out;
+	snprintf(from, sizeof(from), "%s/kcore", proc);
+	snprintf(to, sizeof(to), "%s/kcore", dir);
+	fd = open(from, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		ret = ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", from, strerror(errno));
+	else if (read_segments(&copy, fd, from, err) || append_segments(&copy, late, fd, from, to, err) ||
+		 append_lines(&copy, late, dir, "modules", err) || append_lines(&copy, late, dir, "kallsyms", err))
+		ret = -1;
+out:
+	if (fd >= 0)
+		close(fd);
+	free(copy.region);
+	free(copy.segment);
+	if (ret)
+		ptw_kernel_layout_free(late);
 	return ret;
 }

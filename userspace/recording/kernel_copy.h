@@ -36,6 +36,16 @@ struct ptw_kernel_layout {
 int ptw_kernel_copy(const char *proc, const char *dir, struct ptw_kernel_layout *layout,
 		    struct ptw_error *err);
 
+/** ptw_kernel_read() - @size bytes of the kernel's memory at @addr, from @proc/kcore */
+int ptw_kernel_read(const char *proc, uint64_t addr, void *data, size_t size, struct ptw_error *err);
+/**
+ * ptw_kernel_copy_late() - add to a copy in @dir what was loaded since
+ * @known: what the copy has
+ * @late: out: modules only, whose code, symbols and lines are in the copy now: of 64 altogether the code
+ */
+int ptw_kernel_copy_late(const char *proc, const char *dir, const struct ptw_kernel_layout *known,
+			 struct ptw_kernel_layout *late, struct ptw_error *err);
+
 void ptw_kernel_layout_free(struct ptw_kernel_layout *layout);
 
 #endif /* PTWATCH_RECORDING_KERNEL_COPY_H */

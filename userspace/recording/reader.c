@@ -18,6 +18,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "common/unaligned.h"
 #include "recording/alarm.h"
 #include "recording/binary.h"
 #include "recording/file.h"
@@ -94,6 +95,7 @@ struct reader {
 	struct ptw_sample_id_layout sample_id;	/* of all events; only where they agree */
 	uint64_t pt_config;
 	bool kernel_traced;
+	uint64_t cut_at;	/* where records or features should be that the file ends before; 0: it has all */
 	uint64_t cut_ids;	/* where event ids should be that the file ends before; 0: none */
 	struct ptw_error *err;
 };
@@ -114,22 +116,6 @@ static int damaged(struct reader *r, uint64_t offset, const char *what)
 static bool inside(const struct reader *r, uint64_t offset, uint64_t size)
 {
 	return offset <= r->size && size <= r->size - offset;
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
 }
 
 static void *grow(void *array, size_t count, size_t size)
@@ -213,17 +199,22 @@ static int read_features(struct reader *r, struct ptw_pt_params *p)
 	/* Checked with the header: data lies inside the file. */
 	uint64_t table = r->head.data.offset + r->head.data.size;
 
-	for (unsigned int bit = 0; bit < PERF_FEATURES; bit++) {
+	for (unsigned int bit = 0; bit < PERF_FEATURES && !r->cut_at; bit++) {
 		struct perf_file_range range;
 		char text[128];
 
 		if (!(r->head.features[bit / 64] >> bit % 64 & 1))
 			continue;
-		if (!inside(r, table, sizeof(range)))
-			return damaged(r, table, "the table of features is cut off");
+		/* They come last: where the file ends before, all else is there. */
+		if (!inside(r, table, sizeof(range))) {
+			r->cut_at = table + sizeof(range);
+			break;
+		}
 		memcpy(&range, r->map + table, sizeof(range));
-		if (!inside(r, range.offset, range.size))
-			return damaged(r, table, "a feature lies outside the file");
+		if (!inside(r, range.offset, range.size)) {
+			r->cut_at = range.offset > r->size ? range.offset : r->size;
+			break;
+		}
 		table += sizeof(range);
 		switch (bit) {
 		case PERF_FEATURE_OSRELEASE:
@@ -323,9 +314,14 @@ static int read_header(struct reader *r)
 	if (!inside(r, h->attrs.offset, h->attrs.size))
 		return damaged(r, offsetof(struct perf_file_head, attrs),
 			       "the attributes lie outside the file");
-	if (!inside(r, h->data.offset, h->data.size))
+	if (h->data.offset >= r->size || h->data.offset + h->data.size < h->data.offset)
 		return damaged(r, offsetof(struct perf_file_head, data),
 			       "the data section lies outside the file");
+	/* What is there of it can be read, but what perf writes behind it can't. */
+	if (!inside(r, h->data.offset, h->data.size)) {
+		r->cut_at = h->data.offset + h->data.size;
+		r->head.data.size = r->size - h->data.offset;
+	}
 	if (!h->data.size)
 		return damaged(r, offsetof(struct perf_file_head, data),
 			       "no data; was the recording interrupted?");
@@ -400,20 +396,40 @@ static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_ev
 	return 0;
 }
 
+/* This part of the file need not stay in memory. */
+static void let_go(const struct reader *r, uint64_t from, uint64_t to)
+{
+	from &= ~4095ULL;
+	madvise((void *)(r->map + from), to - from, MADV_DONTNEED);
+}
+
+/* Up to @at it was read; up to *@dropped it has been let go. */
+static void read_to(const struct reader *r, uint64_t *dropped, uint64_t at)
+{
+	if (at - *dropped <= PTW_TRACE_AT_ONCE)
+		return;
+	let_go(r, *dropped, at);
+	*dropped = at;
+}
+
 static int read_records(struct reader *r)
 {
-	uint64_t at = r->head.data.offset, end = at + r->head.data.size;
+	uint64_t at = r->head.data.offset, end = at + r->head.data.size, dropped = at;
 
 	while (at < end) {
 		const uint8_t *p = r->map + at;
 		struct perf_event_header h;
 		struct perf_auxtrace a;
 
+		if (end - at < sizeof(h) && r->cut_at)
+			break;
 		if (end - at < sizeof(h))
 			return damaged(r, at, "a record is cut off");
 		memcpy(&h, p, sizeof(h));
 		if (h.size < sizeof(h))
 			return damaged(r, at, "impossible size of a record");
+		if (h.size > end - at && r->cut_at)
+			break;
 		if (h.size > end - at)
 			return damaged(r, at, "a record leaves the data section");
 		switch (h.type) {
@@ -421,6 +437,8 @@ static int read_records(struct reader *r)
 			if (h.size < sizeof(a))
 				return damaged(r, at, "an AUXTRACE record is too short");
 			memcpy(&a, p, sizeof(a));
+			if (a.size > end - at - h.size && r->cut_at)
+				a.size = end - at - h.size;
 			if (a.size > end - at - h.size)
 				return damaged(r, at, "trace data leaves the data section");
 			if (take_chunk(r, &a, at, at + h.size))
@@ -451,7 +469,9 @@ static int read_records(struct reader *r)
 			break;
 		}
 		at += h.size;
+		read_to(r, &dropped, at);
 	}
+	r->head.data.size = at - r->head.data.offset;
 	return 0;
 }
 
@@ -515,19 +535,27 @@ static bool read_filter(const struct reader *r, char *text, struct ptw_addr_rang
 	return range->b >= range->a;
 }
 
-/* perf programs the ranges in the order of its text */
+/* perf programs the ranges in the order of its text; ours tell one of user code a second time, by its file, for perf. */
 static int read_filters(struct reader *r, struct ptw_pt_params *p, const char *text)
 {
 	char copy[16384], *save = NULL, *item;
 	uint64_t at = r->info - r->map;
+	bool told = false, file;
 	int n = 0;
 
 	if (strlen(text) >= sizeof(copy))
 		return damaged(r, at, "the address filters are too long");
 	strcpy(copy, text);
 	for (item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
-		if (n == PTW_ADDR_RANGES || !read_filter(r, item, &p->addr[n++]))
+		file = strchr(item, '@');
+		if (file && told) {
+			told = false;
+			continue;
+		}
+		if (n == PTW_ADDR_RANGES || !read_filter(r, item, &p->addr[n]))
 			return damaged(r, at, "address filters that Intel PT does not have");
+		told = !file && !(p->addr[n].a >> 63);
+		n++;
 	}
 	return 0;
 }
@@ -541,6 +569,8 @@ static int read_info(struct reader *r, struct ptw_pt_params *p)
 	if (!r->info) {
 		if (r->chunks)
 			return damaged(r, r->head.data.offset, "trace data without an AUXTRACE_INFO record");
+		if (r->cut_at)
+			return damaged(r, r->size, "the file ends before it tells of any trace");
 		return ptw_error_set(
 			r->err, PTW_EXIT_FAILED,
 			"%s: holds no Intel PT trace; record one with ptwatch, or with "
@@ -606,7 +636,7 @@ static int compare_side(const void *pa, const void *pb)
 /* A second pass over the records, which are known to be sound: only now the attributes are known. */
 static int read_sideband(struct reader *r, struct ptw_recording *rec)
 {
-	uint64_t at = r->head.data.offset, end = at + r->head.data.size;
+	uint64_t at = r->head.data.offset, end = at + r->head.data.size, dropped = at;
 	struct ptw_side_event *grown;
 	bool sorted = true;
 
@@ -615,6 +645,7 @@ static int read_sideband(struct reader *r, struct ptw_recording *rec)
 		struct perf_event_header h;
 		struct perf_auxtrace a;
 
+		read_to(r, &dropped, at);
 		memcpy(&h, p, sizeof(h));
 		at += h.size;
 		if (h.type == PERF_USER_AUXTRACE) {
@@ -633,6 +664,7 @@ static int read_sideband(struct reader *r, struct ptw_recording *rec)
 			sorted = false;
 		rec->side_count++;
 	}
+	let_go(r, dropped, end);
 	if (!sorted)
 		qsort(rec->side, rec->side_count, sizeof(*rec->side), compare_side);
 	return 0;
@@ -775,6 +807,8 @@ static int join_traces(struct reader *r, struct ptw_recording *rec)
 	struct ptw_recorded_trace *t;
 	size_t *filled = NULL;
 
+	if (!r->chunks && r->cut_at)
+		return damaged(r, r->size, "the file ends before any trace");
 	if (!r->chunks)
 		return ptw_error_set(
 			r->err, PTW_EXIT_FAILED,
@@ -953,6 +987,46 @@ const char *ptw_recording_binary(const struct ptw_recording *recording, const ch
 				 size_t id_size)
 {
 	return recording->reader ? binary_path(recording->reader, name, id, id_size) : NULL;
+}
+
+#define DROP_AGAIN	(256u << 10)
+
+void ptw_trace_drop(const struct ptw_recorded_trace *trace, size_t start, size_t end)
+{
+	/* What comes before is not needed either, and faults nearby may have mapped it again. */
+	uintptr_t from = ((uintptr_t)trace->data + (start > DROP_AGAIN ? start - DROP_AGAIN : 0)) & ~(uintptr_t)4095;
+	uintptr_t to = ((uintptr_t)trace->data + end) & ~(uintptr_t)4095;
+
+	/* Others may look at it at the same time: it comes again from the file. */
+	if (trace->from_file && to > from)
+		madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+const void *ptw_recording_side_record(const struct ptw_recording *recording, const struct ptw_side_event *event,
+				      size_t *size)
+{
+	const struct reader *r = recording->reader;
+	struct perf_event_header header;
+
+	/* Its size was checked when it was read. */
+	memcpy(&header, event->record, sizeof(header));
+	*size = header.size - r->sample_id.size;
+	return event->record;
+}
+
+char *ptw_recording_beside(const struct ptw_recording *recording, const char *path)
+{
+	const struct reader *r = recording->reader;
+	const char *base = strrchr(path, '/');
+	char *copy = NULL;
+	struct stat st;
+
+	if (r && r->dir && asprintf(&copy, "%s/%s", r->dir, base ? base + 1 : path) >= 0) {
+		if (!stat(copy, &st) && S_ISREG(st.st_mode))
+			return copy;
+		free(copy);
+	}
+	return !stat(path, &st) && S_ISREG(st.st_mode) ? strdup(path) : NULL;
 }
 
 /* Files of user code that still exist, in the order they were mapped; a mapping that recurs counts once. */
@@ -1147,7 +1221,15 @@ static int read_all(struct reader *r, struct ptw_recording *rec, const char *pat
 	if (map_file(r, path) || read_header(r) || read_features(r, &rec->params) || read_records(r) ||
 	    read_info(r, &rec->params) || read_sideband(r, rec) || join_traces(r, rec))
 		return -1;
-	if (r->cut_ids &&
+	if (r->cut_at &&
+	    asprintf(&rec->incomplete,
+		     "%s: there should be more at offset 0x%llx, but the file has only 0x%llx bytes: it was cut off; this is what "
+		     "is there of it, perhaps without the errata of its CPU; copy the file again",
+		     r->path, (unsigned long long)r->cut_at, (unsigned long long)r->size) < 0) {
+		rec->incomplete = NULL;
+		return out_of_memory(r);
+	}
+	if (r->cut_ids && !r->cut_at &&
 	    asprintf(&rec->incomplete,
 		     "%s: offset 0x%llx: the event ids leave the file, which has 0x%llx bytes: it was cut "
 		     "off; the trace is complete, but copy the file again",

@@ -111,9 +111,46 @@ void ptw_recording_close(struct ptw_recording *recording);
 const char *ptw_recording_binary(const struct ptw_recording *recording, const char *name, const uint8_t *id,
 				 size_t id_size);
 
+/** ptw_trace_drop() - what is up to @end of @trace, from @start on, is not needed soon and need not stay in memory */
+void ptw_trace_drop(const struct ptw_recorded_trace *trace, size_t start, size_t end);
+
+#define PTW_TRACE_AT_ONCE	(2u << 20)
+
+/** ptw_trace_read_to() - the same for who reads it all: up to @at it was read, and dropped up to *@dropped, from 0 on */
+static inline void ptw_trace_read_to(const struct ptw_recorded_trace *trace, size_t *dropped, size_t at)
+{
+	if (at < *dropped || at - *dropped <= PTW_TRACE_AT_ONCE)
+		return;
+	ptw_trace_drop(trace, *dropped, at);
+	*dropped = at;
+}
+
+/**
+ * ptw_recording_beside() - a file that processes wrote for others, such as /tmp/perf-PID.map: the recording's copy
+ * of it, which has the same name, or the file itself if it is still there
+ *
+ * Return: its path, to be freed; NULL: there is none.
+ */
+char *ptw_recording_beside(const struct ptw_recording *recording, const char *path);
+
+/**
+ * ptw_recording_side_record() - the record that told of @event, as it is in the file but without what perf appends to all
+ * records (thread, time, CPU)
+ *
+ * Return: @size bytes, owned by the recording.
+ */
+const void *ptw_recording_side_record(const struct ptw_recording *recording, const struct ptw_side_event *event,
+				      size_t *size);
+
 /* ---- writing ---- */
 
 struct ptw_recording_writer;
+
+/** struct ptw_range_file - where an address range of user code is from */
+struct ptw_range_file {
+	const char *path;		/* NULL: unknown, or the kernel's */
+	uint64_t offset;		/* of the range's first byte in that file */
+};
 
 /** struct ptw_trace_config - how the trace was recorded: what perf's AUXTRACE_INFO and attributes want */
 struct ptw_trace_config {
@@ -123,10 +160,11 @@ struct ptw_trace_config {
 	uint32_t pt_pmu_type;
 	uint32_t cpuid_14_0[4];
 	uint32_t cpuid_14_1[4];
+	struct ptw_range_file range_file[PTW_ADDR_RANGES];	/* of params.addr; for ptw_recording_create() only */
 	bool switches;			/* PERF_RECORD_SWITCH_CPU_WIDE records will tell who runs */
 	/*
-	 * The code that switches tasks is in the trace: readers follow a switch there, and an arrival told
-	 * before that would mislead perf. False also where a target or a filter leaves that code out.
+	 * The code that switches tasks is in the trace: readers follow a switch there, and only departures are
+	 * told. False also where a target or a filter leaves that code out.
 	 */
 	bool switch_traced;
 	bool stream;			/* all was recorded; false: what was left in rings */
@@ -149,17 +187,43 @@ struct ptw_recording_writer *ptw_recording_create(const char *path, const struct
  * from what ran.
  */
 int ptw_recording_add_kernel(struct ptw_recording_writer *writer, struct ptw_error *err);
+/**
+ * ptw_recording_add_late_modules() - add those that were loaded since and are still there
+ *
+ * Nothing to do without the kernel's code.
+ */
+int ptw_recording_add_late_modules(struct ptw_recording_writer *writer, struct ptw_error *err);
 
 /**
  * ptw_recording_set_sideband() - the kernel's records follow, of perf events with these ids (control/sideband.h)
  *
  * With or without, what is added keeps its order in the file. Processes that run already come first of all.
+ * Another call replaces the ids: all that there ever were must be among them.
  */
 int ptw_recording_set_sideband(struct ptw_recording_writer *writer, const uint64_t *ids, size_t count,
 			       struct ptw_error *err);
 
 /** ptw_recording_add_processes() - the processes that run now, with what they have mapped */
 int ptw_recording_add_processes(struct ptw_recording_writer *writer, struct ptw_error *err);
+
+/**
+ * ptw_recording_add_unheard() - of @cpu nothing was heard for a while: a record of the loss, and then all processes
+ * @id: of the event that hears it again
+ *
+ * They are told as of the time of this call. Changes of the kernel's code that were not heard stay unknown.
+ */
+int ptw_recording_add_unheard(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t id, struct ptw_error *err);
+
+/**
+ * ptw_recording_add_side() - a record of another recording (ptw_recording_side_record())
+ *
+ * Needs ptw_recording_set_sideband(). After an error the recording can't be finished.
+ */
+int ptw_recording_add_side(struct ptw_recording_writer *writer, const struct ptw_side_event *event, const void *record,
+			   size_t size, struct ptw_error *err);
+
+/** ptw_recording_add_copy() - a file beside the recording, with code of processes: [vdso], of a JIT; if it is there */
+void ptw_recording_add_copy(struct ptw_recording_writer *writer, const char *path);
 
 /**
  * ptw_recording_add_records() - whole records of the kernel as they are, in up to two pieces

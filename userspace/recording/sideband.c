@@ -5,33 +5,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/unaligned.h"
 #include "recording/perf_file.h"
 
 #define MMAP2_HAS_BUILD_ID	(1U << 14)
-
-static uint64_t get64(const uint8_t *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static uint16_t get16(const uint8_t *p)
-{
-	uint16_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
 
 struct ptw_sample_id_layout ptw_side_layout(uint64_t sample_type)
 {

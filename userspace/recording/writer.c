@@ -24,6 +24,7 @@
 #include <linux/ptwatch.h>
 
 #include "recording/file.h"
+#include "recording/generated.h"
 #include "recording/kernel_copy.h"
 #include "recording/perf_file.h"
 #include "recording/processes.h"
@@ -61,11 +62,11 @@ struct ptw_recording_writer {
 	size_t pieces;
 	uint64_t *sideband_id;	/* of the events that the kernel's records come from */
 	size_t sideband_ids;
+	struct perf_sample_id told_as;	/* ends records of processes that are told again; time 0: for the first time */
 	bool damaged;		/* the file could not be put right after an error */
-	struct ptwatch_switch *arrival;	/* one of each CPU at most, that is to be told yet */
-	size_t arrivals;
 	bool kernel_told;	/* the records about the kernel's text are written */
 	char *reserve;		/* a file that keeps room for the end; NULL: none */
+	struct generated generated;
 	struct ptw_alarm *alarm;
 	size_t alarms;
 };
@@ -193,11 +194,11 @@ static void writer_free(struct ptw_recording_writer *w)
 	if (w->fd >= 0)
 		close(w->fd);
 	ptw_kernel_layout_free(&w->kernel);
+	generated_free(&w->generated);
 	free(w->cpu);
 	free(w->piece);
 	free(w->sideband_id);
 	free(w->reserve);
-	free(w->arrival);
 	free(w->alarm);
 	free(w->path);
 	free(w->temp);
@@ -216,20 +217,33 @@ void ptw_recording_abort(struct ptw_recording_writer *writer)
 
 /* ---- records ---- */
 
-/* "filter 0xa/0x10,stop 0xb/0x20" as perf writes it; @text holds PTW_ADDR_RANGES of them */
-static void filter_text(const struct ptw_pt_params *p, char *text, size_t size)
+#define FILTER_PATH	1024
+#define FILTER_TEXT	(PTW_ADDR_RANGES * (FILTER_PATH + 128))
+
+/*
+ * "filter 0xa/0x10,stop 0xb/0x20" as perf writes it. perf finds a range of user code by its file ("stop 0xc/0x20@/bin/x"),
+ * which does not tell where the CPU had it: both are written, and read_filters() in reader.c takes the first.
+ * @text: FILTER_TEXT bytes
+ */
+static void filter_text(const struct ptw_trace_config *c, char *text, size_t size)
 {
 	size_t used = 0;
 
 	text[0] = 0;
 	for (int i = 0; i < PTW_ADDR_RANGES; i++) {
-		const struct ptw_addr_range *r = &p->addr[i];
+		const struct ptw_addr_range *r = &c->params.addr[i];
+		const struct ptw_range_file *file = &c->range_file[i];
+		const char *kind = r->cfg == 1 ? "filter" : "stop";
+		unsigned long long length = r->b - r->a + 1;
 
 		if (r->cfg != 1 && r->cfg != 2)
 			continue;
-		used += snprintf(text + used, size - used, "%s%s 0x%llx/0x%llx", used ? "," : "",
-				 r->cfg == 1 ? "filter" : "stop", (unsigned long long)r->a,
-				 (unsigned long long)(r->b - r->a + 1));
+		used += snprintf(text + used, size - used, "%s%s 0x%llx/0x%llx", used ? "," : "", kind,
+				 (unsigned long long)r->a, length);
+		/* A space or comma would end the name. */
+		if (file->path && strlen(file->path) < FILTER_PATH && !strpbrk(file->path, " ,"))
+			used += snprintf(text + used, size - used, ",%s 0x%llx/0x%llx@%s", kind,
+					 (unsigned long long)file->offset, length, file->path);
 	}
 }
 
@@ -237,10 +251,10 @@ static int put_auxtrace_info(struct ptw_recording_writer *w, struct ptw_error *e
 {
 	const struct ptw_trace_config *c = &w->config;
 	const struct ptw_pt_params *p = &c->params;
-	char filters[PTW_ADDR_RANGES * 64];
+	char filters[FILTER_TEXT];
 	struct record r;
 
-	filter_text(p, filters, sizeof(filters));
+	filter_text(c, filters, sizeof(filters));
 	uint64_t priv[PT_INFO_COUNT] = {
 		[PT_INFO_PMU_TYPE] = c->pt_pmu_type,
 		/* Without a conversion, time is counted in TSC ticks: perf divides by the multiplier. */
@@ -287,6 +301,19 @@ static int put_mmap(struct ptw_recording_writer *w, uint64_t addr, uint64_t size
 	return record_put(w, &r, NULL, err);
 }
 
+static int put_modules(struct ptw_recording_writer *w, const struct ptw_kernel_layout *k, struct ptw_error *err)
+{
+	for (size_t i = 0; i < k->modules; i++) {
+		const struct ptw_kernel_module *m = &k->module[i];
+		char name[72];
+
+		snprintf(name, sizeof(name), "[%s]", m->name);
+		if (put_mmap(w, m->addr, m->size, 0, name, err))
+			return -1;
+	}
+	return 0;
+}
+
 static int put_kernel(struct ptw_recording_writer *w, struct ptw_error *err)
 {
 	const struct ptw_kernel_layout *k = &w->kernel;
@@ -297,15 +324,7 @@ static int put_kernel(struct ptw_recording_writer *w, struct ptw_error *err)
 	/* The offset of this record is by convention the address of the symbol in the name. */
 	if (put_mmap(w, k->text, k->etext - k->text, k->text, "[kernel.kallsyms]_text", err))
 		return -1;
-	for (size_t i = 0; i < k->modules; i++) {
-		const struct ptw_kernel_module *m = &k->module[i];
-		char name[72];
-
-		snprintf(name, sizeof(name), "[%s]", m->name);
-		if (put_mmap(w, m->addr, m->size, 0, name, err))
-			return -1;
-	}
-	return 0;
+	return put_modules(w, k, err);
 }
 
 static int put_comm(struct ptw_recording_writer *w, uint32_t pid, uint32_t tid, const char *comm,
@@ -605,6 +624,7 @@ struct ptw_recording_writer *ptw_recording_create(const char *path, const struct
 		return NULL;
 	}
 	w->fd = -1;
+	w->generated.proc = "/proc";
 	w->config = *config;
 	while (length > 1 && path[length - 1] == '/')
 		length--;
@@ -670,25 +690,85 @@ int ptw_recording_add_kernel_from(struct ptw_recording_writer *writer, const cha
 	return ret;
 }
 
+void ptw_recording_set_proc(struct ptw_recording_writer *writer, const char *proc)
+{
+	writer->generated.proc = proc;
+}
+
 int ptw_recording_add_kernel(struct ptw_recording_writer *writer, struct ptw_error *err)
 {
 	return ptw_recording_add_kernel_from(writer, "/proc", err);
 }
 
+int ptw_recording_add_late_modules(struct ptw_recording_writer *writer, struct ptw_error *err)
+{
+	struct ptw_kernel_layout late;
+	char *dir;
+	int ret;
+
+	if (!writer->have_kernel)
+		return 0;
+	dir = join(writer->temp, "/kcore_dir");
+	if (!dir)
+		return out_of_memory(err);
+	ret = ptw_kernel_copy_late("/proc", dir, &writer->kernel, &late, err);
+	free(dir);
+	if (ret)
+		return -1;
+	ret = put_modules(writer, &late, err);
+	/* What is known now need not be added again. */
+	if (late.modules) {
+		struct ptw_kernel_layout *known = &writer->kernel;
+		struct ptw_kernel_module *grown =
+			reallocarray(known->module, known->modules + late.modules, sizeof(*grown));
+
+		if (grown) {
+			memcpy(grown + known->modules, late.module, late.modules * sizeof(*grown));
+			known->module = grown;
+			known->modules += late.modules;
+		} else if (!ret) {
+			ret = out_of_memory(err);
+		}
+	}
+	ptw_kernel_layout_free(&late);
+	return ret;
+}
+
 int ptw_recording_set_sideband(struct ptw_recording_writer *writer, const uint64_t *ids, size_t count,
 			       struct ptw_error *err)
 {
-	writer->sideband_id = reallocarray(NULL, count + 1, sizeof(*ids));
-	if (!writer->sideband_id)
+	uint64_t *copy = reallocarray(writer->sideband_id, count + 1, sizeof(*ids));
+
+	if (!copy)
 		return out_of_memory(err);
-	memcpy(writer->sideband_id, ids, count * sizeof(*ids));
+	memcpy(copy, ids, count * sizeof(*ids));
+	writer->sideband_id = copy;
 	writer->sideband_ids = count;
 	return 0;
 }
 
+/* With the time at which the kernel told of the code */
+static void put_poke(void *arg, struct record *record, const struct record *like)
+{
+	struct ptw_recording_writer *w = arg;
+	uint64_t start = w->offset;
+	struct perf_sample_id id;
+
+	if (like->size < sizeof(id))
+		return;
+	memcpy(&id, like->data + like->size - sizeof(id), sizeof(id));
+	if (record_put(w, record, &id, NULL))
+		rewind_to(w, start);
+}
+
 static int put_process_record(void *arg, struct record *record, struct ptw_error *err)
 {
-	return record_put(arg, record, NULL, err);
+	struct ptw_recording_writer *w = arg;
+
+	if (record_put(w, record, w->told_as.time ? &w->told_as : NULL, err))
+		return -1;
+	generated_look(&w->generated, record->data, record->size, NULL, 0, put_poke, w);
+	return 0;
 }
 
 int ptw_recording_add_processes_from(struct ptw_recording_writer *writer, const char *proc, struct ptw_error *err)
@@ -728,15 +808,69 @@ int ptw_recording_add_processes(struct ptw_recording_writer *writer, struct ptw_
 	return ptw_recording_add_processes_from(writer, "/proc", err);
 }
 
+int ptw_recording_add_unheard(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t id, struct ptw_error *err)
+{
+	const struct ptw_pt_params *p = &writer->config.params;
+	struct perf_sample_id told_as = {
+		.pid = -1, .tid = -1, .cpu = cpu, .id = id,
+		.time = p->have_time ? ptw_tsc_to_ns(p, __builtin_ia32_rdtsc()) : 0,
+	};
+	uint64_t start = writer->offset;
+	struct record r;
+	int ret;
+
+	record_begin(&r, PERF_RECORD_LOST, 0);
+	record_u64(&r, id);
+	record_u64(&r, 1);	/* at least; nobody counted them */
+	writer->told_as = told_as;
+	ret = record_put(writer, &r, &told_as, err);
+	if (!ret)
+		ret = ptw_processes_describe("/proc", put_process_record, writer, err);
+	writer->told_as = (struct perf_sample_id){ 0 };
+	if (ret)
+		rewind_to(writer, start);
+	return ret;
+}
+
 int ptw_recording_add_records(struct ptw_recording_writer *writer, const void *first, size_t first_size,
 			      const void *second, size_t second_size, struct ptw_error *err)
 {
 	uint64_t start = writer->offset;
 
-	if (!put(writer, first, first_size, err) && !put(writer, second, second_size, err))
+	if (!put(writer, first, first_size, err) && !put(writer, second, second_size, err)) {
+		generated_look(&writer->generated, first, first_size, second, second_size, put_poke, writer);
 		return 0;
+	}
 	rewind_to(writer, start);
 	return -1;
+}
+
+int ptw_recording_add_side(struct ptw_recording_writer *writer, const struct ptw_side_event *event, const void *record,
+			   size_t size, struct ptw_error *err)
+{
+	/* Who arrives tells of it. */
+	bool arrival = event->type == PTW_SIDE_SWITCH && !event->out;
+	struct perf_sample_id id = {
+		.pid = arrival ? event->other_pid : event->pid, .tid = arrival ? event->other_tid : event->tid,
+		.time = event->time, .cpu = event->cpu, .id = writer->sideband_ids ? writer->sideband_id[0] : 0,
+	};
+	struct record r;
+
+	if (size + sizeof(id) > RECORD_MAX)
+		return 0;
+	memcpy(r.data, record, size);
+	r.size = size;
+	return record_put(writer, &r, &id, err);
+}
+
+void ptw_recording_add_copy(struct ptw_recording_writer *writer, const char *path)
+{
+	const char *name = strrchr(path, '/');
+	char *to = name ? join(writer->temp, name) : NULL;
+
+	if (to)
+		generated_copy_file(path, to);
+	free(to);
 }
 
 /* One half of a switch, as the kernel writes it */
@@ -767,53 +901,30 @@ static void make_switch(struct switch_record *r, const struct ptwatch_switch *s,
 		r->header.misc |= PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
 }
 
-/* The place for an arrival on @cpu; NULL: no memory. */
-static struct ptwatch_switch *find_arrival(struct ptw_recording_writer *w, uint32_t cpu)
-{
-	struct ptwatch_switch *grown;
-
-	for (size_t i = 0; i < w->arrivals; i++)
-		if (w->arrival[i].cpu == cpu)
-			return &w->arrival[i];
-	grown = reallocarray(w->arrival, w->arrivals + 1, sizeof(*grown));
-	if (!grown)
-		return NULL;
-	w->arrival = grown;
-	grown[w->arrivals] = (struct ptwatch_switch){ .cpu = cpu, .flags = PTWATCH_SWITCH_START };
-	return &grown[w->arrivals++];
-}
-
 int ptw_recording_add_switches(struct ptw_recording_writer *writer, const struct ptwatch_switch *switches,
 			       size_t count, uint64_t id, struct ptw_error *err)
 {
 	const struct ptw_pt_params *p = &writer->config.params;
 	uint64_t start = writer->offset;
-	struct ptwatch_switch *arrival = count ? find_arrival(writer, switches[0].cpu) : NULL;
 	struct switch_record batch[256];
 	size_t used = 0;
 
-	if (count && !arrival)
-		return out_of_memory(err);
 	for (size_t i = 0; i < count; i++) {
 		const struct ptwatch_switch *s = &switches[i];
 		/* As what AUXTRACE_INFO says without a conversion: time is counted in ticks. */
 		uint64_t time = p->have_time ? ptw_tsc_to_ns(p, s->tsc) : s->tsc;
 
 		/*
-		 * The module tells of a switch once, when it begins. When it is over is not known, but that it
-		 * is when the next one begins: where perf waits for the switch in the trace, the arrival is told
-		 * then. Where tracing starts, nobody leaves.
+		 * The module tells of a switch once, when it begins; where tracing starts, nobody leaves. When it is
+		 * over is not known. Where the switch is in the trace, perf takes the thread's change from there, and
+		 * waits there for the departure's record; an arrival's record that comes while it waits would make it
+		 * wait for ever (intel_pt_context_switch_in()). So none is written.
 		 */
-		if (!(arrival->flags & PTWATCH_SWITCH_START))
-			make_switch(&batch[used++], arrival, time, id, false);
-		*arrival = (struct ptwatch_switch){ .cpu = s->cpu, .flags = PTWATCH_SWITCH_START };
 		if (!(s->flags & PTWATCH_SWITCH_START))
 			make_switch(&batch[used++], s, time, id, true);
-		if (writer->config.switch_traced && !(s->flags & PTWATCH_SWITCH_START))
-			*arrival = *s;
-		else
+		if (!writer->config.switch_traced || s->flags & PTWATCH_SWITCH_START)
 			make_switch(&batch[used++], s, time, id, false);
-		if (used + 3 <= sizeof(batch) / sizeof(batch[0]) && i + 1 < count)
+		if (used + 2 <= sizeof(batch) / sizeof(batch[0]) && i + 1 < count)
 			continue;
 		if (put(writer, batch, used * sizeof(batch[0]), err)) {
 			rewind_to(writer, start);
@@ -1009,6 +1120,7 @@ out:
 
 int ptw_recording_finish(struct ptw_recording_writer *writer, struct ptw_error *err)
 {
+	generated_copy(&writer->generated, writer->temp);
 	if (finish_data(writer, err) || move_into_place(writer, err)) {
 		ptw_recording_abort(writer);
 		return -1;

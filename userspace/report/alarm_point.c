@@ -3,9 +3,10 @@
 
 #include <linux/ptwatch.h>
 
-#include "decode/decoder.h"
+#include "flow/stream.h"
 #include "recording/recording.h"
-#include "report/view.h"
+
+#define MAX_INSN	15	/* bytes of an instruction */
 
 struct search {
 	const struct ptw_alarm *alarm;
@@ -13,34 +14,42 @@ struct search {
 	struct ptw_alarm_point by_size;		/* the instruction ends at alarm->ip */
 	uint64_t insns;
 	uint64_t gaps;
-	uint64_t last_ip;
+	uint64_t last_ip;			/* executed last */
 };
 
-static void set_point(struct ptw_alarm_point *point, const struct search *search)
+static void set_point(struct ptw_alarm_point *point, uint64_t insns, uint64_t ip)
 {
-	point->found = search->insns > 0;
-	point->insn_index = search->insns - 1;
-	point->access_ip = search->last_ip;
+	point->found = insns > 0;
+	point->insn_index = insns - 1;
+	point->access_ip = ip;
 }
 
-static void step(struct search *search, const struct ptw_item *item)
+/* Does one of the run's instructions end where the alarm found the CPU? */
+static void look_at_run(struct search *search, const struct ptw_flow *run)
 {
-	const struct ptw_insn *insn = &item->insn;
+	const uint8_t *code = run->code;
+	uint64_t ip = run->from, insns = run->insns - run->value;
 
-	if (item->kind == PTW_ITEM_INSN) {
-		search->insns++;
-		search->last_ip = insn->ip;
-		if (insn->ip + insn->size == search->alarm->ip && search->alarm->access != PTWATCH_ACCESS_X)
-			set_point(&search->by_size, search);
+	search->last_ip = run->to;
+	if (search->alarm->access == PTWATCH_ACCESS_X || ip >= search->alarm->ip ||
+	    (search->alarm->ip > run->to && search->alarm->ip - run->to > MAX_INSN))
 		return;
+	for (; insns < run->insns && ip < search->alarm->ip; insns++) {
+		if (ip + *code == search->alarm->ip)
+			set_point(&search->by_size, insns + 1, ip);
+		ip += *code;
+		code += 1 + *code;
 	}
-	if (ptw_item_is_gap(item)) {
+}
+
+static void step(struct search *search, const struct ptw_flow *flow)
+{
+	if (flow->kind == PTW_FLOW_RUN)
+		look_at_run(search, flow);
+	else if (flow->kind == PTW_FLOW_GAP)
 		search->gaps++;
-		return;
-	}
-	if (item->kind == PTW_ITEM_EVENT && item->event.from == search->alarm->ip &&
-	    (item->event.type == PTW_EVENT_ASYNC_BRANCH || item->event.type == PTW_EVENT_ASYNC_DISABLED))
-		set_point(&search->by_branch, search);
+	else if (flow->kind == PTW_FLOW_INTERRUPT && flow->from == search->alarm->ip)
+		set_point(&search->by_branch, flow->insns, search->last_ip);
 }
 
 static int find_trace(const struct ptw_recording *rec, const struct ptw_alarm *alarm, size_t *index,
@@ -62,27 +71,27 @@ int ptw_alarm_point_find(const struct ptw_recording *rec, const struct ptw_alarm
 			 struct ptw_alarm_point *out, struct ptw_error *err)
 {
 	struct search search = { .alarm = alarm };
-	struct ptw_decoder_config config;
-	struct ptw_decoder *decoder;
-	struct ptw_item item;
 	size_t trace = 0;
+	struct ptw_stream_options options = {
+		.order = PTW_ORDER_TRACE, .flags = PTW_STREAM_INSNS, .trace = &trace, .traces = 1,
+	};
+	struct ptw_stream *stream;
+	const struct ptw_flow *flow;
+	bool failed;
 
 	*out = (struct ptw_alarm_point){ 0 };
 	if (find_trace(rec, alarm, &trace, err))
 		return -1;
-	config = (struct ptw_decoder_config){
-		.params = &rec->params,
-		.image = &rec->image,
-		.data = rec->trace[trace].data,
-		.size = rec->trace[trace].size,
-		.flags = PTW_DECODE_NO_TIME | PTW_DECODE_SKIP_UNREADABLE,
-	};
-	decoder = ptw_decoder_new(&config, err);
-	if (!decoder)
+	stream = ptw_stream_open(rec, &options, err);
+	if (!stream)
 		return -1;
-	while (ptw_decoder_next(decoder, &item) != PTW_ITEM_END)
-		step(&search, &item);
-	ptw_decoder_free(decoder);
+	while ((flow = ptw_stream_next(stream)))
+		step(&search, flow);
+	failed = ptw_stream_failed(stream, err);
+	search.insns = ptw_stream_totals(stream, trace)->insns;
+	ptw_stream_close(stream);
+	if (failed)
+		return -1;
 
 	*out = search.by_branch.found ? search.by_branch : search.by_size;
 	out->trace = trace;

@@ -63,7 +63,26 @@ static bool is_thunk(const struct ptw_call_stack *s, uint64_t addr)
 	return false;
 }
 
-static int push(struct ptw_call_stack *s, uint64_t ret, bool far)
+/* What compilers split off a function is the function still: f.cold is f, and landing pads of exceptions lie there. */
+static bool is_cold(const struct ptw_place *place)
+{
+	return strstr(place->symbol->name, ".cold");
+}
+
+static bool same_function(const struct ptw_place *a, const struct ptw_place *b)
+{
+	const char *name = a->symbol->name, *cold = strstr(name, ".cold"), *other = b->symbol->name;
+	const char *other_cold = strstr(other, ".cold");
+	size_t length = cold ? (size_t)(cold - name) : strlen(name);
+
+	if (a->start == b->start)
+		return true;
+	if (!cold == !other_cold)
+		return false;
+	return length == (other_cold ? (size_t)(other_cold - other) : strlen(other)) && !strncmp(name, other, length);
+}
+
+static int push(struct ptw_call_stack *s, uint64_t ret, bool far, uint64_t ip)
 {
 	if (s->count == MAX_FRAMES) {
 		memmove(s->frame, s->frame + MAX_FRAMES / 2, MAX_FRAMES / 2 * sizeof(*s->frame));
@@ -79,7 +98,7 @@ static int push(struct ptw_call_stack *s, uint64_t ret, bool far)
 		s->frame = grown;
 		s->room = room;
 	}
-	s->frame[s->count++] = (struct ptw_call_frame){ .ret = ret, .step = PTW_NO_STEP, .far = far };
+	s->frame[s->count++] = (struct ptw_call_frame){ .ret = ret, .step = PTW_NO_STEP, .far = far, .runs = ip };
 	return 0;
 }
 
@@ -113,9 +132,30 @@ static ptrdiff_t find_frame(const struct ptw_call_stack *s, uint64_t ip, bool fa
 	return -1;
 }
 
+/*
+ * How many frames there are when the function of @ip runs that is on the stack, the innermost such. For what unwinds the
+ * stack by hand (exceptions, longjmp), and where a call was not in the trace from which it is returned. -1: it is
+ * not on the stack, or an interrupt lies between.
+ */
+static ptrdiff_t find_running(const struct ptw_call_stack *s, uint64_t ip)
+{
+	struct ptw_place to, at;
+	size_t i = s->count;
+
+	if (!i || !place_at(s, ip, &to))
+		return -1;
+	if (place_at(s, s->frame[i - 1].runs, &at) && same_function(&at, &to))
+		return i;
+	/* A signal's handler may leave by longjmp. */
+	for (; i && (!s->frame[i - 1].far || !(ip >> 63)); i--)
+		if (place_at(s, s->frame[i - 1].ret - 1, &at) && same_function(&at, &to))
+			return i - 1;
+	return -1;
+}
+
 static int enter(struct ptw_call_stack *s, enum ptw_step_kind kind, uint64_t ip, uint64_t from, uint64_t ret)
 {
-	if (push(s, ret, kind == PTW_STEP_INTERRUPT || kind == PTW_STEP_SYSCALL))
+	if (push(s, ret, kind == PTW_STEP_INTERRUPT || kind == PTW_STEP_SYSCALL, ip))
 		return -1;
 	if (kind == PTW_STEP_CALL && is_thunk(s, ip))
 		s->frame[s->count - 1].silent = true;
@@ -132,6 +172,8 @@ static void replace(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 
 	if (is_thunk(s, ip))
 		return;
+	if (top && !top->far)
+		top->runs = ip;
 	if (top && top->silent) {
 		top->silent = false;
 		/* The caller is known by where it is returned to; one byte less is inside of its call. */
@@ -146,16 +188,47 @@ static void replace(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 		top->step = step;
 }
 
-/* A jump to the first instruction of another function, but not to the cold part of the same one. */
+/* To the first instruction of another function, or, by longjmp, into the middle of one that waits. */
 static void jump(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 {
-	struct ptw_place to, here;
+	const struct ptw_call_frame *top = s->count ? &s->frame[s->count - 1] : NULL;
+	struct ptw_place to, here, at;
+	bool known = place_at(s, from, &here);
+	ptrdiff_t running;
 
-	if (!place_at(s, ip, &to) || to.start != ip || strstr(to.symbol->name, ".cold"))
+	if (!place_at(s, ip, &to) || (known && same_function(&here, &to)))
 		return;
-	if (place_at(s, from, &here) && here.start == to.start)
+	if (to.start == ip && !is_cold(&to)) {
+		/* What jumps was called by a call not in the trace: it does not take the place of its caller. */
+		if (!known || !top || top->far || !place_at(s, top->runs, &at) || same_function(&here, &at))
+			replace(s, ip, from);
 		return;
-	replace(s, ip, from);
+	}
+	running = find_running(s, ip);
+	if (running >= 0)
+		pop_to(s, running);
+}
+
+/*
+ * What runs at @ip was called, by calls not in the trace, from what is on the stack: until it returns there, it takes
+ * the place of the function in which tracing began. Return: false: tracing did not begin again here.
+ */
+static bool begin_above(struct ptw_call_stack *s, enum ptw_step_kind kind, uint64_t ip, uint64_t from)
+{
+	struct ptw_call_frame *frame;
+	size_t i;
+
+	for (i = s->count; i && !s->frame[i - 1].far && s->frame[i - 1].ret; i--)
+		;
+	if (!i || s->frame[i - 1].far)
+		return false;
+	frame = &s->frame[i - 1];
+	pop_to(s, i);
+	if (frame->step != PTW_NO_STEP && s->on_return)
+		s->on_return(s->context, frame->step);
+	frame->runs = ip;
+	frame->step = tell(s, kind, ip, from);
+	return true;
 }
 
 static void leave(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
@@ -171,7 +244,8 @@ static void leave(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	 * A return to the start of a function: its address was put on the stack in place of the real one
 	 * (retpolines, return trampolines of tracers). The last call is undone and the function runs instead.
 	 */
-	if (s->count && place_at(s, ip, &to) && to.start == ip && strncmp(to.symbol->name, "ret_from_fork", 13)) {
+	if (s->count && place_at(s, ip, &to) && to.start == ip && !is_cold(&to) &&
+	    strncmp(to.symbol->name, "ret_from_fork", 13)) {
 		if (s->count > 1 && s->frame[s->count - 2].silent)
 			s->count--;
 		replace(s, ip, from);
@@ -182,49 +256,112 @@ static void leave(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 		tell(s, PTW_STEP_OUTER, ip, from);
 		return;
 	}
-	/* The scheduler returned on another thread's stack, or the code unwound it by hand. */
+	i = find_running(s, ip);
+	if (i >= 0) {
+		pop_to(s, i);
+		return;
+	}
+	if (begin_above(s, PTW_STEP_OUTER, ip, from))
+		return;
+	/* On another thread's stack, or in a function that we have not seen on this one. */
 	new_stretch(s);
 	tell(s, PTW_STEP_SWITCH, ip, from);
+}
+
+/* The handler of a signal, for all we know: user code, at the start of a function, but not that of a program. */
+static bool is_handler(const struct ptw_call_stack *s, uint64_t ip)
+{
+	struct ptw_place place;
+
+	return !(ip >> 63) && (!place_at(s, ip, &place) || (place.start == ip && strcmp(place.symbol->name, "_start")));
+}
+
+/* Whether a program was replaced in frames @first and following: nothing is left of the stack then. */
+static bool is_exec(const struct ptw_call_stack *s, size_t first)
+{
+	struct ptw_place place;
+
+	for (; first < s->count; first++)
+		if (place_at(s, s->frame[first].runs, &place) && strstr(place.symbol->name, "execve"))
+			return true;
+	return false;
+}
+
+/*
+ * The kernel was entered by frame @i, and goes on elsewhere: in the handler of a signal, which runs in between until
+ * rt_sigreturn leads back.
+ */
+static void divert(struct ptw_call_stack *s, size_t i, uint64_t ip)
+{
+	struct ptw_call_frame *frame = &s->frame[i];
+
+	pop_to(s, i + 1);
+	if (frame->step != PTW_NO_STEP && s->on_return)
+		s->on_return(s->context, frame->step);
+	frame->runs = ip;
+	frame->step = tell(s, PTW_STEP_CALL, ip, frame->ret);
 }
 
 static void leave_far(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 {
 	ptrdiff_t i = find_frame(s, ip, true);
+	struct ptw_place to, at;
 
 	if (i >= 0) {
 		pop_to(s, i);
 		return;
 	}
-	/*
-	 * Not back to where it came from (signal, fixed-up fault, other thread): out of the innermost one all
-	 * the same.
-	 */
 	for (i = (ptrdiff_t)s->count - 1; i >= 0 && !s->frame[i].far; i--)
 		;
-	if (i >= 0) {
-		pop_to(s, i);
-		new_stretch(s);
-		tell(s, PTW_STEP_SWITCH, ip, from);
+	if (i < 0) {
+		s->count = 0;
+		s->base--;
+		tell(s, PTW_STEP_OUTER, ip, from);
 		return;
 	}
-	s->count = 0;
-	s->base--;
-	tell(s, PTW_STEP_OUTER, ip, from);
+	/* A fault that was mended by going on elsewhere in the function. */
+	if (place_at(s, ip, &to) && place_at(s, s->frame[i].ret, &at) && same_function(&at, &to)) {
+		pop_to(s, i);
+		return;
+	}
+	if (!(s->frame[i].ret >> 63) && is_handler(s, ip) && !is_exec(s, i)) {
+		divert(s, i, ip);
+		return;
+	}
+	pop_to(s, i);
+	new_stretch(s);
+	tell(s, PTW_STEP_SWITCH, ip, from);
 }
 
-/* Tracing goes on at @ip, after a pause or a gap. */
+/* Tracing goes on at @ip, after a pause in which anything may have been done: it is taken for as little as possible. */
 static void begin(struct ptw_call_stack *s, uint64_t ip, bool resumes)
 {
 	ptrdiff_t i = find_frame(s, ip, true);
 
 	if (i < 0)
 		i = find_frame(s, ip, false);
+	if (i < 0 && !(ip >> 63))
+		i = find_running(s, ip);
 	if (i >= 0) {
 		pop_to(s, i);
 		return;
 	}
 	if (resumes && s->begun)
 		return;
+	/* Tracing stopped by a WRMSR looks like an interrupt to somewhere that is not traced. */
+	if (s->count && ip >> 63 && s->frame[s->count - 1].far && !s->frame[s->count - 1].runs &&
+	    s->frame[s->count - 1].ret >> 63)
+		pop_to(s, s->count - 1);
+	if (s->count && s->frame[s->count - 1].far && !(s->frame[s->count - 1].ret >> 63) && is_handler(s, ip)) {
+		divert(s, s->count - 1, ip);
+		return;
+	}
+	/* In the kernel tracing stops and starts in the middle of things. */
+	if (s->count && ip >> 63 && s->frame[s->count - 1].runs >> 63) {
+		if (!begin_above(s, PTW_STEP_BEGIN, ip, 0) && !push(s, 0, false, ip))
+			s->frame[s->count - 1].step = tell(s, PTW_STEP_BEGIN, ip, 0);
+		return;
+	}
 	if (s->begun)
 		new_stretch(s);
 	s->begun = true;

@@ -37,8 +37,9 @@ struct ptw_step {
 };
 
 struct ptw_call_frame {
-	uint64_t ret;		/* where the return goes */
+	uint64_t ret;		/* where the return goes; 0: unknown, tracing began in it */
 	uint64_t step;		/* what on_step() returned for the call */
+	uint64_t runs;		/* the function that was entered */
 	bool far;		/* interrupt or system call: an IRET or the like ends it */
 	bool silent;		/* a thunk was called, whose target is what counts */
 };

@@ -471,7 +471,7 @@ static int take_enter(struct ptw_calls *c, const struct ptw_story_event *event)
 	line->from = event->frame->from;
 	place_at(event, line->from, &line->from_place);
 	event->frame->user = (void *)(uintptr_t)(c->lines.popped + c->lines.count);
-	if (c->options.around && line->ip == c->options.around)
+	if (c->options.around && ptw_function_is(c->options.around, event->frame))
 		want(c, event->thread);
 	keep_window(c);
 	return 0;

@@ -8,6 +8,7 @@
 #ifndef PTWATCH_REPORT_CALLS_H
 #define PTWATCH_REPORT_CALLS_H
 
+#include "report/function.h"
 #include "report/out.h"
 #include "report/story.h"
 #include "report/view.h"
@@ -20,7 +21,7 @@ struct ptw_calls_options {
 	uint64_t tail;			/* only so many lines at the end; 0: all */
 	uint64_t last_ns;		/* only what happened so long before the end; 0: all */
 	uint64_t depth;			/* only so many levels; 0: all */
-	uint64_t around;		/* only lines near an entry of the function at this address; 0: all */
+	const struct ptw_function *around;	/* only lines near an entry of this function; NULL: all */
 	uint64_t context;		/* … so many before and after it */
 	int32_t tid;			/* only this thread; -1: all */
 	int width;			/* columns of a line of text; 0: as long as it gets */

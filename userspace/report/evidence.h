@@ -42,7 +42,7 @@ int ptw_evidence_fork(struct ptw_evidence *evidence, uint64_t time, int32_t pid,
 /** ptw_evidence_end() - the story is over */
 int ptw_evidence_end(struct ptw_evidence *evidence);
 
-/** ptw_evidence_write() - the table. Return: how many rows it has. */
+/** ptw_evidence_write() - the table, while the story's places are still there. Return: how many rows it has. */
 size_t ptw_evidence_write(const struct ptw_evidence *evidence, struct ptw_out *out, bool json);
 void ptw_evidence_free(struct ptw_evidence *evidence);
 

@@ -27,3 +27,10 @@ char *ptw_gap_describe(const char *text, uint64_t offset, uint64_t lost, uint64_
 		 (int)length, text, at, lost, offset + lost);
 	return buf;
 }
+
+char *ptw_flow_describe_gap(const struct ptw_flow *gap, char *buf, size_t size)
+{
+	/* An overflow is known by where tracing goes on, an error by where it was. */
+	return ptw_gap_describe(gap->text, gap->offset, gap->value,
+				gap->event == PTW_EVENT_OVERFLOW ? gap->to : gap->from, buf, size);
+}

@@ -26,6 +26,9 @@ struct latency_open {
 
 struct latency_thread {
 	const struct ptw_story_thread *story;
+	bool started;			/* it had a start: from then on its interrupts count */
+	uint64_t first, last;		/* times of its events since then */
+	uint64_t first_off_cpu, off_cpu;	/* … and how long it was switched out before */
 	struct latency_open *open;	/* without @by; the oldest first */
 	size_t open_count, open_room;
 	size_t by_id;			/* of latency->open that are its own */
@@ -391,6 +394,11 @@ static int take_start(struct ptw_latency *l, struct latency_thread *thread, cons
 		.phase_marker = event->value,
 	};
 
+	if (!thread->started) {
+		thread->started = true;
+		thread->first = event->time;
+		thread->first_off_cpu = event->thread->off_cpu;
+	}
 	if (l->options.by >= 0) {
 		size_t i;
 
@@ -455,7 +463,7 @@ static int take_end(struct ptw_latency *l, struct latency_thread *thread, const 
 	newest = thread->open_count - 1;
 	/* The return of a function ends the start that its own entry was. */
 	if (event->kind == PTW_STORY_LEAVE && l->options.from.kind == PTW_POINT_ENTRY &&
-	    l->options.from.value == l->options.to.value) {
+	    ptw_function_equal(&l->options.from.function, &l->options.to.function)) {
 		while (newest && thread->open[newest].serial != event->frame->serial)
 			newest--;
 		if (thread->open[newest].serial != event->frame->serial) {
@@ -472,12 +480,30 @@ static int take_end(struct ptw_latency *l, struct latency_thread *thread, const 
 	return 0;
 }
 
+/* The time of interrupts, to know what is usual where pairs are. */
+static int count_load(struct ptw_latency *l, struct latency_thread *thread, const struct ptw_story_event *event)
+{
+	const struct ptw_frame *frame = event->frame;
+	uint32_t name;
+	char buf[32];
+
+	thread->last = event->time;
+	thread->off_cpu = event->thread->off_cpu;
+	if (event->kind != PTW_STORY_LEAVE || frame->kind != PTW_FRAME_INTERRUPT || event->cut || !thread->started)
+		return 0;
+	name = ptw_path_name(&l->names, ptw_frame_name(frame, buf, sizeof(buf)));
+	if (name == UINT32_MAX)
+		return -1;
+	l->names.name[name].interrupted += frame->on_cpu;
+	return 0;
+}
+
 int ptw_latency_take(struct ptw_latency *l, const struct ptw_story_event *event)
 {
 	struct latency_thread *thread = thread_of(l, event->thread);
 	bool logged = false;
 
-	if (!thread)
+	if (!thread || count_load(l, thread, event))
 		return -1;
 	/* A function that is left goes on until then; the end comes before what follows it. */
 	if (ptw_point_matches(&l->options.to, &l->options.format, event)) {
@@ -571,10 +597,18 @@ int ptw_latency_end(struct ptw_latency *l)
 	for (i = 0; i < l->thread_count; i++)
 		l->open_starts += l->thread[i]->open_count;
 	l->open_starts += l->open_count;
+	for (i = 0; i < l->thread_count; i++) {
+		const struct latency_thread *thread = l->thread[i];
+		uint64_t time = thread->last > thread->first ? thread->last - thread->first : 0;
+
+		if (thread->started && time > thread->off_cpu - thread->first_off_cpu)
+			l->load.time += time - (thread->off_cpu - thread->first_off_cpu);
+	}
+	l->load.names = &l->names;
 	if (find_typical(l))
 		return -1;
 	for (i = 0; i < l->worst_count; i++) {
-		ptw_path_blame(&l->worst[i]->path, &l->typical, l->typical_count, &l->worst[i]->culprit);
+		ptw_path_blame(&l->worst[i]->path, &l->typical, l->typical_count, &l->load, &l->worst[i]->culprit);
 		l->worst[i]->named = choose_named(l, l->worst[i]);
 	}
 	return 0;

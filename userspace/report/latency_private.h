@@ -23,6 +23,7 @@ struct ptw_latency {
 	uint64_t random;
 	struct ptw_path typical;
 	uint64_t typical_count;
+	struct ptw_path_load load;
 	struct ptw_path scratch;
 
 	struct latency_thread **thread;

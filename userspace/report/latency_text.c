@@ -102,6 +102,24 @@ static uint64_t typical(const struct ptw_latency *l, uint64_t sum)
 	return l->typical_count ? sum / l->typical_count : 0;
 }
 
+/* What interrupts take in pairs as typical ones, or elsewhere of a time as long as that of @pair. */
+static uint64_t usual_interrupts(const struct ptw_latency *l, const struct ptw_latency_pair *pair)
+{
+	const struct ptw_path_node *node = pair->path.node;
+	uint64_t sum = 0, mean = typical(l, l->typical.interrupt);
+	uint32_t i, j;
+
+	for (i = 1; i < pair->path.count; i++) {
+		if (node[i].kind != PTW_PATH_INTERRUPT)
+			continue;
+		for (j = 1; j < i && (node[j].kind != PTW_PATH_INTERRUPT || node[j].name != node[i].name); j++)
+			;
+		if (j == i)
+			sum += ptw_path_load(&l->load, &pair->path, node[i].name, pair->duration);
+	}
+	return sum > mean ? sum : mean;
+}
+
 /* ---- text ---- */
 
 static void text_summary(const struct ptw_latency *l, struct ptw_out *out)
@@ -214,7 +232,7 @@ static void text_pair(const struct ptw_latency *l, struct ptw_out *out, size_t n
 		ptw_out_printf(out, "  %s 0x%" PRIx64, l->options.format.field[l->options.by].name, pair->id);
 	ptw_out_text(out, "\n      ");
 	text_spent(out, "on CPU", pair->path.on_cpu, typical(l, l->typical.on_cpu));
-	text_spent(out, ", interrupts", pair->path.interrupt, typical(l, l->typical.interrupt));
+	text_spent(out, ", interrupts", pair->path.interrupt, usual_interrupts(l, pair));
 	text_spent(out, ", switched out", pair->path.switched_out, typical(l, l->typical.switched_out));
 	ptw_out_text(out, "; (usual)\n");
 	if (pair->path.gap)
@@ -355,6 +373,7 @@ static void json_pair(const struct ptw_latency *l, struct ptw_out *out, size_t n
 	}
 	ptw_out_text(out, ",");
 	json_spent(out, &pair->path, 1);
+	ptw_out_printf(out, ",\"interrupt_usual_ns\":%" PRIu64, usual_interrupts(l, pair));
 	ptw_out_printf(out, ",\"gap\":%s", pair->path.gap ? "true" : "false");
 	json_culprit(l, out, pair);
 	count = rare_functions(l, pair, &only);

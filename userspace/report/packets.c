@@ -216,6 +216,7 @@ int ptw_report_packets(const struct ptw_view *view, const struct ptw_packets_opt
 		.ns = { .params = view->params }, .kept = { .element = sizeof(struct entry) },
 	};
 	struct ptw_packets *packets;
+	size_t dropped = 0;
 	struct entry e;
 	int ret = 0;
 
@@ -223,8 +224,10 @@ int ptw_report_packets(const struct ptw_view *view, const struct ptw_packets_opt
 	packets = ptw_packets_new(view->params, view->trace->data, view->trace->size, err);
 	if (!packets)
 		return -1;
-	while (!ret && !out->error && (e.status = ptw_packets_next(packets, &e.packet)) != PTW_PACKETS_END)
+	while (!ret && !out->error && (e.status = ptw_packets_next(packets, &e.packet)) != PTW_PACKETS_END) {
+		ptw_trace_read_to(view->trace, &dropped, e.packet.offset);
 		ret = take(&r, &e, count);
+	}
 	ptw_packets_free(packets);
 	for (*count += r.kept_packets; !ret && r.kept.count; drop_first(&r))
 		write_entry(&r, ptw_ring_first(&r.kept));

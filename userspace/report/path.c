@@ -342,8 +342,33 @@ static void note_spread(struct ptw_culprit *out, uint32_t node, uint64_t extra)
 	out->spread_extra[at] = extra;
 }
 
+uint64_t ptw_path_load(const struct ptw_path_load *load, const struct ptw_path *path, uint32_t name, uint64_t time)
+{
+	uint64_t total = path->node[0].total, elsewhere = load->names->name[name].interrupted, own = 0;
+	uint32_t i;
+
+	for (i = 1; i < path->count; i++)
+		if (path->node[i].kind == PTW_PATH_INTERRUPT && path->node[i].name == name)
+			own += path->node[i].total;
+	if (load->time <= total || elsewhere <= own)
+		return 0;
+	return (uint64_t)((unsigned __int128)time * (elsewhere - own) / (load->time - total));
+}
+
+/* What is usual for the child @node, whose like in @typical is @like, if there is one. */
+static uint64_t usual(const struct ptw_path *path, const struct ptw_path_node *node, const struct ptw_path_node *like,
+		      uint64_t typical_count, const struct ptw_path_load *load)
+{
+	uint64_t time = like && typical_count ? like->total / typical_count : 0, expected;
+
+	if (node->kind != PTW_PATH_INTERRUPT || !load)
+		return time;
+	expected = ptw_path_load(load, path, node->name, path->node[node->parent].total);
+	return expected > time ? expected : time;
+}
+
 void ptw_path_blame(const struct ptw_path *path, const struct ptw_path *typical, uint64_t typical_count,
-		    struct ptw_culprit *out)
+		    const struct ptw_path_load *load, struct ptw_culprit *out)
 {
 	uint32_t at = 0, same = 0;	/* the node, and its like in @typical */
 	bool known = typical && typical->count;
@@ -358,7 +383,9 @@ void ptw_path_blame(const struct ptw_path *path, const struct ptw_path *typical,
 			const struct ptw_path_node *node = &path->node[i];
 			uint32_t like = known ? ptw_path_find(typical, same, node->kind, node->name) : 0;
 
-			note_spread(out, i, extra_time(node->total, like ? typical->node[like].total : 0, typical_count));
+			uint64_t time = usual(path, node, like ? &typical->node[like] : NULL, typical_count, load);
+
+			note_spread(out, i, node->total > time ? node->total - time : 0);
 		}
 		/* Else it is the function itself, or its many callees. */
 		if (!out->spread_count || out->spread_extra[0] * 5 <= extra * 2)

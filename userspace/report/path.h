@@ -45,6 +45,7 @@ struct ptw_path_names {
 		const char *text;	/* owned */
 		uint64_t pairs;		/* how many paths visited it */
 		uint64_t last_path;	/* number of the last one that did */
+		uint64_t interrupted;	/* of an interrupt: time that it took from threads, in the whole trace */
 	} *name;
 	uint32_t count, room;
 	uint32_t *hash;
@@ -70,6 +71,20 @@ int ptw_path_add(struct ptw_path *sum, const struct ptw_path *from);
 /** ptw_path_find() - the child of @parent in @path with this kind and name; 0: none */
 uint32_t ptw_path_find(const struct ptw_path *path, uint32_t parent, uint8_t kind, uint32_t name);
 
+/**
+ * struct ptw_path_load - what interrupts take of any time, be it long or short
+ *
+ * Whatever takes long has more of them: that is no reason why it took long. A tick is one only where it is longer, or
+ * more frequent, than elsewhere.
+ */
+struct ptw_path_load {
+	const struct ptw_path_names *names;
+	uint64_t time;		/* that threads were on a CPU */
+};
+
+/** ptw_path_load() - what interrupts of this @name may be expected to take in @time of @path, by what they take elsewhere */
+uint64_t ptw_path_load(const struct ptw_path_load *load, const struct ptw_path *path, uint32_t name, uint64_t time);
+
 #define PTW_CULPRIT_DEPTH	64
 #define PTW_CULPRIT_SPREAD	3
 
@@ -90,8 +105,9 @@ struct ptw_culprit {
 /**
  * ptw_path_blame() - follow the extra time down the tree, as long as one child has more than two fifths of it
  * @typical: sum of @typical_count paths
+ * @load: NULL: interrupts are compared with @typical only
  */
 void ptw_path_blame(const struct ptw_path *path, const struct ptw_path *typical, uint64_t typical_count,
-		    struct ptw_culprit *out);
+		    const struct ptw_path_load *load, struct ptw_culprit *out);
 
 #endif /* PTWATCH_REPORT_PATH_H */

@@ -31,7 +31,7 @@ static int parse_marker(struct ptw_point *point, const char *value, const struct
 }
 
 int ptw_point_parse(struct ptw_point *point, const char *spelling, const struct ptw_symbols *symbols,
-		    const struct ptw_marker_format *format, struct ptw_error *err)
+		    const struct ptw_image *image, const struct ptw_marker_format *format, struct ptw_error *err)
 {
 	static const char marker[] = "marker:", ret[] = "return:";
 	bool is_return = !strncmp(spelling, ret, strlen(ret));
@@ -42,17 +42,16 @@ int ptw_point_parse(struct ptw_point *point, const char *spelling, const struct 
 	snprintf(point->text, sizeof(point->text), "%s", spelling);
 	if (!strncmp(spelling, marker, strlen(marker)))
 		return parse_marker(point, spelling + strlen(marker), format, err);
-	if (!symbols)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "'%s': the trace comes without symbols", spelling);
-	if (ptw_symbols_resolve(symbols, name, &point->value, &symbol, err))
+	if (ptw_function_find(&point->function, name, symbols, image, err))
 		return -1;
-	symbol = ptw_symbols_at(symbols, point->value);
-	if (symbol && symbol->addr == point->value)
-		point->kind = is_return ? PTW_POINT_RETURN : PTW_POINT_ENTRY;
-	else if (is_return)
+	point->kind = is_return ? PTW_POINT_RETURN : PTW_POINT_ENTRY;
+	point->value = point->function.address;
+	symbol = point->value && symbols ? ptw_symbols_at(symbols, point->value) : NULL;
+	if (!point->value || (symbol && symbol->addr == point->value))
+		return 0;
+	if (is_return)
 		return ptw_error_set(err, PTW_EXIT_USAGE, "'%s': only a function returns, %s is inside of one", spelling, name);
-	else
-		point->kind = PTW_POINT_ADDRESS;
+	point->kind = PTW_POINT_ADDRESS;
 	return 0;
 }
 
@@ -61,9 +60,9 @@ bool ptw_point_matches(const struct ptw_point *point, const struct ptw_marker_fo
 {
 	switch (point->kind) {
 	case PTW_POINT_ENTRY:
-		return event->kind == PTW_STORY_ENTER && event->frame->ip == point->value;
+		return event->kind == PTW_STORY_ENTER && ptw_function_is(&point->function, event->frame);
 	case PTW_POINT_RETURN:
-		return event->kind == PTW_STORY_LEAVE && event->frame->ip == point->value && !event->cut;
+		return event->kind == PTW_STORY_LEAVE && !event->cut && ptw_function_is(&point->function, event->frame);
 	case PTW_POINT_ADDRESS:
 		return event->kind == PTW_STORY_POINT && event->ip == point->value;
 	default:

@@ -3,6 +3,7 @@
 #ifndef PTWATCH_REPORT_POINT_H
 #define PTWATCH_REPORT_POINT_H
 
+#include "report/function.h"
 #include "report/marker.h"
 #include "report/story.h"
 
@@ -15,13 +16,14 @@ enum ptw_point_kind {
 
 struct ptw_point {
 	enum ptw_point_kind kind;
-	uint64_t value;		/* address or type */
+	uint64_t value;		/* ADDRESS, MARKER: address or type */
+	struct ptw_function function;	/* ENTRY, RETURN */
 	char text[128];		/* as typed */
 };
 
-/** ptw_point_parse() - the point that @spelling names; symbols as ptw_symbols_resolve() */
+/** ptw_point_parse() - the point that @spelling names; functions as ptw_function_find() */
 int ptw_point_parse(struct ptw_point *point, const char *spelling, const struct ptw_symbols *symbols,
-		    const struct ptw_marker_format *format, struct ptw_error *err);
+		    const struct ptw_image *image, const struct ptw_marker_format *format, struct ptw_error *err);
 
 /** ptw_point_matches() - whether @event is that moment */
 bool ptw_point_matches(const struct ptw_point *point, const struct ptw_marker_format *format,

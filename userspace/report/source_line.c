@@ -18,7 +18,15 @@ struct named_file {
 	char name[64];		/* of the kernel module; "" for vmlinux */
 };
 
+/* Files that processes had mapped, each at the addresses that it was linked for */
+struct linked_file {
+	Dwfl *dwfl;		/* NULL: it can't be read */
+	const char *path;
+};
+
 struct ptw_source_lines {
+	struct linked_file *linked;
+	size_t linked_count;
 	Dwfl *mapped;		/* the image's ELF files, at their addresses in the trace */
 	struct named_file *file;
 	size_t file_count;
@@ -171,16 +179,12 @@ static Dwfl_Line *find_by_name(struct ptw_source_lines *lines, uint64_t addr)
 	return NULL;
 }
 
-bool ptw_source_lines_find(struct ptw_source_lines *lines, uint64_t addr, char *buf, size_t size)
+static bool format_line(struct ptw_source_lines *lines, Dwfl_Line *line, char *buf, size_t size)
 {
-	Dwfl_Module *module = dwfl_addrmodule(lines->mapped, addr);
-	Dwfl_Line *line = module ? dwfl_module_getsrc(module, addr) : NULL;
 	const char *file = NULL;
 	int number = 0;
 
 	buf[0] = '\0';
-	if (!line)
-		line = find_by_name(lines, addr);
 	if (line)
 		file = dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL);
 	if (!file || !number)
@@ -190,6 +194,48 @@ bool ptw_source_lines_find(struct ptw_source_lines *lines, uint64_t addr, char *
 	snprintf(buf, size, "%s:%d", file, number);
 	lines->found = true;
 	return true;
+}
+
+bool ptw_source_lines_find(struct ptw_source_lines *lines, uint64_t addr, char *buf, size_t size)
+{
+	Dwfl_Module *module = dwfl_addrmodule(lines->mapped, addr);
+	Dwfl_Line *line = module ? dwfl_module_getsrc(module, addr) : NULL;
+
+	return format_line(lines, line ? line : find_by_name(lines, addr), buf, size);
+}
+
+static struct linked_file *linked_file(struct ptw_source_lines *lines, const char *path)
+{
+	struct linked_file *grown, *file;
+	size_t i;
+
+	for (i = lines->linked_count; i--; )
+		if (lines->linked[i].path == path)
+			return &lines->linked[i];
+	grown = reallocarray(lines->linked, lines->linked_count + 1, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	lines->linked = grown;
+	file = &grown[lines->linked_count++];
+	*file = (struct linked_file){ .path = path, .dwfl = dwfl_begin(&callbacks) };
+	if (!file->dwfl)
+		return file;
+	dwfl_report_begin(file->dwfl);
+	if (!dwfl_report_elf(file->dwfl, path, path, -1, 0, true)) {
+		dwfl_end(file->dwfl);
+		file->dwfl = NULL;
+		return file;
+	}
+	dwfl_report_end(file->dwfl, NULL, NULL);
+	return file;
+}
+
+bool ptw_source_lines_find_in(struct ptw_source_lines *lines, const char *path, uint64_t addr, char *buf, size_t size)
+{
+	struct linked_file *file = linked_file(lines, path);
+	Dwfl_Module *module = file && file->dwfl ? dwfl_addrmodule(file->dwfl, addr) : NULL;
+
+	return format_line(lines, module ? dwfl_module_getsrc(module, addr) : NULL, buf, size);
 }
 
 bool ptw_source_lines_found(const struct ptw_source_lines *lines)
@@ -205,7 +251,10 @@ void ptw_source_lines_free(struct ptw_source_lines *lines)
 		return;
 	for (i = 0; i < lines->file_count; i++)
 		dwfl_end(lines->file[i].dwfl);
+	for (i = 0; i < lines->linked_count; i++)
+		dwfl_end(lines->linked[i].dwfl);
 	dwfl_end(lines->mapped);
+	free(lines->linked);
 	free(lines->file);
 	free(lines);
 }

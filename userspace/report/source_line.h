@@ -35,6 +35,12 @@ int ptw_source_lines_add(struct ptw_source_lines *lines, const char *path, struc
  */
 bool ptw_source_lines_find(struct ptw_source_lines *lines, uint64_t addr, char *buf, size_t size);
 
+/**
+ * ptw_source_lines_find_in() - the same for @addr, as linked, in the ELF file @path, which must stay; it is opened
+ * when first asked for
+ */
+bool ptw_source_lines_find_in(struct ptw_source_lines *lines, const char *path, uint64_t addr, char *buf, size_t size);
+
 /** ptw_source_lines_found() - whether any line was found so far */
 bool ptw_source_lines_found(const struct ptw_source_lines *lines);
 

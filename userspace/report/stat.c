@@ -7,25 +7,32 @@
 #include "common/number.h"
 #include "report/duration.h"
 
-int ptw_stat_packets(struct ptw_stat_trace *trace, const struct ptw_pt_params *params, const uint8_t *data, size_t size,
-		     struct ptw_error *err)
+int ptw_stat_packets(struct ptw_stat_trace *trace, const struct ptw_pt_params *params,
+		     const struct ptw_recorded_trace *bytes, struct ptw_error *err)
 {
-	struct ptw_packets *packets = ptw_packets_new(params, data, size, err);
+	struct ptw_packets *packets = ptw_packets_new(params, bytes->data, bytes->size, err);
 	enum ptw_packets_status status;
+	size_t dropped = 0;
 	struct ptw_packet packet;
 
 	if (!packets)
 		return -1;
-	trace->bytes = size;
-	while ((status = ptw_packets_next(packets, &packet)) != PTW_PACKETS_END) {
+	trace->bytes = bytes->size;
+	for (;;) {
+		ptw_trace_read_to(bytes, &dropped, ptw_packets_count(packets, trace->packet, trace->packet_bytes));
+		status = ptw_packets_next(packets, &packet);
+		if (status == PTW_PACKETS_END)
+			break;
 		if (status != PTW_PACKETS_PACKET) {
 			trace->unread += packet.size;
 			continue;
 		}
-		trace->packets++;
 		trace->packet[packet.type]++;
 		trace->packet_bytes[packet.type] += packet.size;
 	}
+	for (size_t type = 0; type < PTW_STAT_PACKETS; type++)
+		trace->packets += trace->packet[type];
+	ptw_trace_drop(bytes, dropped, bytes->size);
 	ptw_packets_free(packets);
 	return 0;
 }

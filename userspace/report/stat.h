@@ -37,7 +37,7 @@ struct ptw_stat {
 };
 
 /** ptw_stat_packets() - count the packets of a trace */
-int ptw_stat_packets(struct ptw_stat_trace *trace, const struct ptw_pt_params *params, const uint8_t *data, size_t size,
+int ptw_stat_packets(struct ptw_stat_trace *trace, const struct ptw_pt_params *params, const struct ptw_recorded_trace *bytes,
 		     struct ptw_error *err);
 
 /** ptw_stat_take() - a record of the stream. Return: 0; -1: out of memory. */

@@ -3,7 +3,6 @@
 #ifndef PTWATCH_REPORT_VIEW_H
 #define PTWATCH_REPORT_VIEW_H
 
-#include "decode/decoder.h"
 #include "flow/stream.h"
 #include "recording/recording.h"
 #include "report/alarm_point.h"
@@ -17,7 +16,8 @@ struct ptw_view {
 	const struct ptw_pt_params *params;
 	const struct ptw_image *image;
 	const struct ptw_symbols *symbols;	/* NULL: none */
-	unsigned int decode_flags;		/* enum ptw_decode_flags that the source asks for */
+	unsigned int threads;			/* to decode with; 0: one for each core */
+	bool all_code;				/* fail where a file of @image can't be read */
 
 	/* The alarm at which the story of this trace ends; NULL: none. */
 	const struct ptw_alarm *alarm;
@@ -25,22 +25,12 @@ struct ptw_view {
 	uint64_t alarm_number;			/* its sequence number, as in alarms.jsonl */
 	bool beyond_alarm;			/* show what came after it, too */
 
-	/* Told of each error, overflow and skipped stretch as it comes by; may be NULL. */
-	void (*on_gap)(void *context, const struct ptw_view *view, const struct ptw_item *item);
+	/* Told of each PTW_FLOW_GAP as it comes by; may be NULL. */
+	void (*on_gap)(void *context, const struct ptw_view *view, const struct ptw_flow *gap);
 	/* Called now and then with the trace offset reached; may be NULL. */
 	void (*on_progress)(void *context, const struct ptw_view *view, uint64_t offset);
 	void *context;
 };
-
-/** ptw_view_decoder() - a decoder for the view's trace; @flags are added to the view's */
-struct ptw_decoder *ptw_view_decoder(const struct ptw_view *view, unsigned int flags, struct ptw_error *err);
-
-/**
- * ptw_view_next() - ptw_decoder_next(), with gaps and progress told to the view
- * @steps: counts the calls; 0 at the start
- */
-enum ptw_item_kind ptw_view_next(const struct ptw_view *view, struct ptw_decoder *decoder,
-				 struct ptw_item *item, uint64_t *steps);
 
 /**
  * ptw_view_stream() - the view's trace as a stream, with whoever is asked for gaps and progress told of them
@@ -49,18 +39,11 @@ enum ptw_item_kind ptw_view_next(const struct ptw_view *view, struct ptw_decoder
 struct ptw_stream *ptw_view_stream(const struct ptw_view *view, unsigned int flags, struct ptw_error *err);
 
 /** ptw_view_gap() - tell the view of a gap in the stream */
-void ptw_view_gap(const struct ptw_view *view, const struct ptw_flow *flow);
-
-/** ptw_item_is_gap() - whether something of the flow is missing at @item: an error or an overflow */
-static inline bool ptw_item_is_gap(const struct ptw_item *item)
+static inline void ptw_view_gap(const struct ptw_view *view, const struct ptw_flow *gap)
 {
-	return item->kind == PTW_ITEM_ERROR ||
-	       (item->kind == PTW_ITEM_EVENT && item->event.type == PTW_EVENT_OVERFLOW &&
-		!item->event.status_update);
+	if (view->on_gap)
+		view->on_gap(view->context, view, gap);
 }
-
-/** ptw_item_describe_gap() - the gap in words, for people. Return: @buf. */
-char *ptw_item_describe_gap(const struct ptw_item *item, char *buf, size_t size);
 
 /** ptw_view_symbol() - "sym+0x1d [module]", or the address as 0x… . Return: @buf. */
 char *ptw_view_symbol(const struct ptw_view *view, uint64_t addr, char *buf, size_t size);

@@ -507,6 +507,31 @@ int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, str
 	return finish_load(symbols, err);
 }
 
+int ptw_symbols_load_perf_map(struct ptw_symbols *symbols, const char *path, struct ptw_error *err)
+{
+	size_t size;
+	char *p = read_file(symbols, path, &size, err), *line, *save = NULL;
+
+	if (!p)
+		return -1;
+	for (line = strtok_r(p, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		uint64_t addr = strtoull(line, &line, 16), length = *line == ' ' ? strtoull(line, &line, 16) : 0;
+		struct entry *e;
+
+		if (*line != ' ' || !line[1] || !length || addr + length < addr)
+			continue;
+		e = add_entry(symbols);
+		if (!e) {
+			drop_unsorted(symbols);
+			return out_of_memory(err);
+		}
+		e->pub = (struct ptw_symbol){ .addr = addr, .size = length, .name = line + 1, .type = 't' };
+		e->limit = addr + length;
+		e->by_addr = true;
+	}
+	return finish_load(symbols, err);
+}
+
 static int load_elf_symbols(struct ptw_symbols *symbols, Elf *elf, Elf_Scn *scn, const GElf_Shdr *shdr,
 			    uint64_t bias, const char *module)
 {

@@ -43,6 +43,9 @@ int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, str
 int ptw_symbols_load_elf(struct ptw_symbols *symbols, const char *path, uint64_t bias, const char *module,
 			 struct ptw_error *err);
 
+/** ptw_symbols_load_perf_map() - add the lines "ADDR SIZE NAME" of a perf map file; others are passed over */
+int ptw_symbols_load_perf_map(struct ptw_symbols *symbols, const char *path, struct ptw_error *err);
+
 /** ptw_symbols_at() - the symbol that covers @addr, function symbols first; NULL: none. O(log n) */
 const struct ptw_symbol *ptw_symbols_at(const struct ptw_symbols *symbols, uint64_t addr);
 

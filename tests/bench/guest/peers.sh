@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # peers.sh PERF: what the guest measures for tests/bench/peers. Prints KEY NUMBER lines; what this kernel or perf
-# can't do is missing. The two recordings from which skid is counted go to /out/pause and /out/sample.
+# can't do is missing. The two recordings from which skid is counted go to /out/pause and /out/sample, or why there is none to their .err.
 set -u
 perf=$1
 modprobe storer
@@ -42,12 +42,17 @@ for size in 512 4096 61440; do
 done
 recorded pause -e intel_pt//k -e "mem:$addr/8:w/aux-action=pause/" -c 1 -m 4M,16M
 
-# The way from one store to where the trace ends.
-once='echo "none 20" >/proc/storer'
-taskset -c 1 "$perf" record -q --kcore -o /out/pause -e intel_pt//k -e "mem:$addr/8:w/aux-action=pause/" -c 1 -C 0 -m 4M,4M -- \
-	taskset -c 0 sh -c "$once" >/dev/null 2>&1 || rm -rf /out/pause
-taskset -c 1 "$perf" record -q --kcore -o /out/sample -e "{intel_pt//k,mem:$addr/8:w/aux-sample-size=4096,period=1/}" -C 0 -m 16M,1M -- \
-	taskset -c 0 sh -c "$once" >/dev/null 2>&1 || rm -rf /out/sample
+# skid NAME OPTION…: the way from one store to where the trace ends, for tests/bench/peers to count.
+skid() {
+	local name=$1; shift
+	if taskset -c 1 "$perf" record -q --kcore -o "/tmp/$name" "$@" -C 0 -- taskset -c 0 sh -c 'echo "none 20" >/proc/storer' \
+		>/dev/null 2>"/out/$name.err"; then
+		cp -r "/tmp/$name" /out/
+	fi
+	rm -rf "/tmp/$name"
+}
+skid pause -e intel_pt//k -e "mem:$addr/8:w/aux-action=pause/" -c 1 -m 4M,4M
+skid sample -e "{intel_pt//k,mem:$addr/8:w/aux-sample-size=4096,period=1/}" -m 16M,1M
 
 # switches KEY [OPTION…]: with perf recording, if there are options.
 switches() {

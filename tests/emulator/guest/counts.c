@@ -6,11 +6,9 @@
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,7 +21,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define PAGE 4096UL
+#include "msr.h"
 
 #define LEAF		0x4fff0000
 #define SIGNATURE	0x54506d45
@@ -34,9 +32,6 @@
 #define CLOBBERS	"rax", "rbx", "rcx", "rdx", "memory", "cc"
 #define USER_BETWEEN	0x111
 #define KERNEL_BETWEEN	0x110
-#define MSR_USER	0x4fff0011
-#define MSR_ALL_USER	0x4fff0013
-#define MSR_USER_BETWEEN 0x4fff0111
 
 static unsigned int checks;
 
@@ -72,6 +67,9 @@ static void test_plain(void)
 {
 	uint64_t kernel, n;
 
+	/* Nobody has looked at a counter before, so nothing was counted. */
+	asm volatile(BEGIN "nop\n jmp 1f\n 1: movl $100000, %%ecx\n 2: loop 2b\n" END ::: CLOBBERS);
+	user_is(100003, "the first mark counts from there on");
 	asm volatile(BEGIN END ::: CLOBBERS);
 	user_is(0, "nothing");
 	asm volatile(BEGIN "nop\n nop\n nop\n" END ::: CLOBBERS);
@@ -331,36 +329,29 @@ static void test_timer(void)
 
 static void test_msrs(void)
 {
-	int fd = open("/dev/cpu/1/msr", O_RDWR);
 	uint64_t one, all, between, by_cpuid;
 
 	asm volatile(BEGIN "movl $1000, %%ecx\n 1: loop 1b\n" END ::: CLOBBERS);
 	by_cpuid = count(USER_BETWEEN);
-	if (pread(fd, &one, 8, MSR_USER) != 8 || pread(fd, &all, 8, MSR_ALL_USER) != 8 ||
-	    pread(fd, &between, 8, MSR_USER_BETWEEN) != 8) {
+	if (!try_rd(EMU_USER, &one) || !try_rd(EMU_ALL_USER, &all) || !try_rd(EMU_USER | EMU_BETWEEN, &between)) {
 		result(false, "counters by RDMSR");
 		return;
 	}
 	is(between, by_cpuid, "RDMSR and CPUID tell the same");
 	result(one < all, "all CPUs execute more than one");
-	is(pwrite(fd, &one, 8, 0x4fff0001), 8, "a mark by WRMSR: taken");
-	is(pread(fd, &between, 8, MSR_USER_BETWEEN) == 8 ? between : 1, 0, "0 before the second");
-	is(pwrite(fd, &one, 8, 0x4fff0002), 8, "the second: taken");
-	result(pread(fd, &between, 8, MSR_USER_BETWEEN) == 8 && between > 5 && between < 5000,
-	       "what is between");
-	is(pwrite(fd, &one, 8, MSR_USER), (uint64_t)-1, "WRMSR of a counter: #GP");
-	is(pread(fd, &one, 8, 0x4fff0004), (uint64_t)-1, "RDMSR of one that isn't there: #GP");
-	close(fd);
+	result(wr(EMU_MARK_BEGIN, 0), "a mark by WRMSR: taken");
+	is(rd(EMU_USER | EMU_BETWEEN), 0, "0 before the second");
+	result(wr(EMU_MARK_END, 0), "the second: taken");
+	between = rd(EMU_USER | EMU_BETWEEN);
+	result(between > 5 && between < 5000, "what is between");
+	result(!wr(EMU_USER, 0), "WRMSR of a counter: #GP");
+	result(!try_rd(0x4fff0004, &one), "RDMSR of one that isn't there: #GP");
 }
 
 int main(void)
 {
-	cpu_set_t set;
-
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	CPU_ZERO(&set);
-	CPU_SET(1, &set);
-	sched_setaffinity(0, sizeof(set), &set);
+	msr_open();
 	test_plain();
 	test_rep();
 	test_watch();

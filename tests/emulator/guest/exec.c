@@ -56,6 +56,7 @@ static void signals(void)
 	} sa = { on_signal, 0x04000000, come_back, 0 };
 
 	call(NR_SIGACTION, 10, (long)&sa, 0, 8);
+	call(NR_SIGACTION, 11, (long)&sa, 0, 8);
 	for (int i = 0; i < 3; i++)
 		call(NR_KILL, call(NR_GETPID, 0, 0, 0, 0), 10, 0, 0);
 }
@@ -78,13 +79,17 @@ void _start(void)
 	}
 	sink += descend(80);
 #ifndef __x86_64__
-	/* Instructions that only 32-bit code has; but INTO, of which libipt and perf think that it always traps. */
+	/* Instructions that only 32-bit code has; but an INTO that does not trap: libipt and perf think all do. */
 	asm volatile("pushal\n	incl %%eax\n	decl %%eax\n	popal\n"
 		     "	pushl %%cs\n	pushl $1f\n	lretl\n	ud2\n1:\n" ::: "memory", "cc");
 #endif
 	for (int i = 0; i < 10; i++)
 		call(NR_GETPPID, 0, 0, 0, 0);
 	signals();
+#ifndef __x86_64__
+	/* #OF is SIGSEGV. */
+	asm volatile("movl $0x7fffffff, %%eax\n	incl %%eax\n	into\n" ::: "eax", "memory", "cc");
+#endif
 	call(NR_YIELD, 0, 0, 0, 0);
 	call(NR_EXIT, 0, 0, 0, 0);
 	for (;;)

@@ -128,8 +128,43 @@ static void faults(void)
 	printf("fault 14 %lx\n", (unsigned long)(uintptr_t)hole + 0x123);
 }
 
+static uint64_t stops[16];
+static volatile unsigned int n_stops;
+
+static void on_trap(int sig, siginfo_t *info, void *context)
+{
+	ucontext_t *uc = context;
+
+	(void)sig;
+	(void)info;
+	if (n_stops < 16)
+		stops[n_stops++] = uc->uc_mcontext.gregs[REG_RIP];
+}
+
+/* RFLAGS.TF traps after PTWRITE as after any other instruction. */
+static void single_steps(void)
+{
+	extern const char step_ptwrite[], step_after[], step_off[], step_end[];
+
+	asm volatile("pushfq\n"
+		     "orl $0x100, (%%rsp)\n"
+		     "popfq\n"
+		     "nop\n"
+		     ".globl step_ptwrite, step_after, step_off, step_end\n"
+		     "step_ptwrite: ptwrite %%eax\n"
+		     "step_after: nop\n"
+		     "step_off: pushfq\n"
+		     "andl $~0x100, (%%rsp)\n"
+		     "popfq\n"
+		     "step_end:" ::: "memory", "cc");
+	check(n_stops == 6, "a trap after each of six instructions");
+	check(stops[0] == (uintptr_t)step_ptwrite && stops[1] == (uintptr_t)step_after &&
+	      stops[2] == (uintptr_t)step_off && stops[5] == (uintptr_t)step_end, "... PTWRITE among them");
+}
+
 int main(void)
 {
+	struct sigaction trap = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO };
 	struct sigaction sa = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
 
 	sigaction(SIGSEGV, &sa, NULL);
@@ -138,6 +173,8 @@ int main(void)
 	print_forms();
 	faults();
 	flags();
+	sigaction(SIGTRAP, &trap, NULL);
+	single_steps();
 	printf("end\n");
 	return 0;
 }

@@ -7,10 +7,8 @@
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,36 +20,14 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-#define PAGE 4096UL
+#include "msr.h"
 
-#define OUTPUT_BASE	0x560
-#define OUTPUT_MASK	0x561
-#define CTL		0x570
-#define STATUS		0x571
-#define CR3_MATCH	0x572
-#define ADDR0_A		0x580
 #define EVTSEL0		0x186
 #define PMC0		0xc1
 #define FIXED_CTRL	0x38d
 #define GLOBAL_STATUS	0x38e
 #define GLOBAL_CTRL	0x38f
 #define OVF_CTRL	0x390
-#define EMU_PMIS	0x4fff0003
-#define EMU_USER	0x4fff0011
-
-#define TRACEEN		1ULL
-#define USER		(1ULL << 3)
-#define TOPA		(1ULL << 8)
-#define BRANCHEN	(1ULL << 13)
-#define STATUS_FILTER	1
-#define STATUS_TRIGGER	4
-#define STATUS_ERROR	0x10
-#define STATUS_STOPPED	0x20
-
-#define ENTRY_END	1
-#define ENTRY_STOP	0x10
-
-static int msr_fd;
 static unsigned int checks;
 
 static void result(bool good, const char *name)
@@ -64,25 +40,6 @@ static void is(uint64_t got, uint64_t expected, const char *name)
 	result(got == expected, name);
 	if (got != expected)
 		printf("# got %#" PRIx64 ", expected %#" PRIx64 "\n", got, expected);
-}
-
-/* The msr driver answers #GP with EIO. */
-static bool wr(uint32_t msr, uint64_t value)
-{
-	return pwrite(msr_fd, &value, 8, msr) == 8;
-}
-
-static bool try_rd(uint32_t msr, uint64_t *value)
-{
-	return pread(msr_fd, value, 8, msr) == 8;
-}
-
-static uint64_t rd(uint32_t msr)
-{
-	uint64_t value = 0xdeadULL << 48;
-
-	try_rd(msr, &value);
-	return value;
 }
 
 static void test_cpuid(void)
@@ -193,17 +150,6 @@ static void test_gp(void)
 }
 
 /* --- ToPA ------------------------------------------------------------------------------------ */
-
-static uint64_t physical(const void *p)
-{
-	int fd = open("/proc/self/pagemap", O_RDONLY);
-	uint64_t entry = 0;
-
-	if (pread(fd, &entry, 8, (uintptr_t)p / PAGE * 8) != 8)
-		entry = 0;
-	close(fd);
-	return (entry & ((1ULL << 55) - 1)) * PAGE;
-}
 
 static void busy(unsigned int n)
 {
@@ -360,19 +306,10 @@ static void test_counters(void)
 
 int main(int argc, char **argv)
 {
-	cpu_set_t set;
-
 	if (argc != 2)
 		return 2;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	CPU_ZERO(&set);
-	CPU_SET(1, &set);
-	sched_setaffinity(0, sizeof(set), &set);
-	msr_fd = open("/dev/cpu/1/msr", O_RDWR);
-	if (msr_fd < 0) {
-		perror("/dev/cpu/1/msr (module msr)");
-		return 1;
-	}
+	msr_open();
 	test_cpuid();
 	test_flags();
 	test_gp();

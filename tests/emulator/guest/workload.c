@@ -344,7 +344,7 @@ static int breakpoint(const void *addr, unsigned int type)
 
 static unsigned long watched[2];
 
-static NOINLINE void debug_traps(bool int1)
+static NOINLINE void debug_traps(void)
 {
 	int fds[] = { breakpoint(&watched[0], HW_BREAKPOINT_W), breakpoint((const void *)add, HW_BREAKPOINT_X) };
 	void *di = watched;
@@ -358,8 +358,7 @@ static NOINLINE void debug_traps(bool int1)
 	asm volatile("rep stosq" : "+D"(di), "+c"(cx) : "a"(7UL) : "memory");
 	asm volatile("movq %%rsp, %%rbx\n	leaq %0, %%rsp\n	call 1f\n1:	movq %%rbx, %%rsp"
 		     :: "m"(watched[1]) : "rbx", "memory");
-	if (int1)
-		asm volatile(".byte 0xf1");
+	asm volatile(".byte 0xf1");
 	asm volatile("pushfq\n	orl $0x100, (%%rsp)\n	popfq\n	nop\n	movl $3, %%ecx\n1:	loop 1b\n"
 		     "	pushfq\n	andl $~0x100, (%%rsp)\n	popfq" ::: "rcx", "memory", "cc");
 	for (int i = 0; i < 2; i++)
@@ -530,7 +529,7 @@ void workload_run(unsigned int rounds, bool all)
 		strings();
 		faults();
 		fpu_faults();
-		debug_traps(all);
+		debug_traps();
 		if (all) {
 			compat();
 			mixed_page();

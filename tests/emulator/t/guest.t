@@ -24,8 +24,8 @@ status=0
 # shellcheck disable=SC2016 # for the guest's shell
 "$top/tests/vm/run" --no-load --put "$build/probe" --put "$build/counts" --out "$work/out" --timeout 180 \
 	-- sh -c '
-	modprobe msr && /put/probe /out >/out/probe.tap
-	/put/counts >/out/counts.tap
+	modprobe msr && /put/counts >/out/counts.tap
+	/put/probe /out >/out/probe.tap
 	cd /sys/bus/event_source/devices/intel_pt/caps && grep . * >/out/caps
 	dmesg >/out/dmesg' >"$work/log" 2>&1 || status=$?
 is "$status" 0 'the guest ran'

@@ -34,9 +34,9 @@ is "$status" 0 'the guest ran'
 cd "$work/out"
 
 is "$(<cap)" 1 'the driver finds PTWRITE'
-is "$(grep -h 'not ok' plain traced || true)" '' 'flags survive it, and it faults as it must, traced or not'
+is "$(grep -h 'not ok' plain traced || true)" '' 'flags survive it, it faults as it must, and RFLAGS.TF traps after it, traced or not'
 is "$(tail -qn 1 plain traced | paste -sd' ')" 'end end' 'the program comes to its end'
 addresses=$(awk '/ptwrite:/ { print $2 }' seen)
 is "$(head -8 <<<"$addresses" | paste -sd' ')" "$(awk '$1 == "ptwrite" { print $2 }' traced | paste -sd' ')" \
 	'perf sees each form at its address'
-is "$(wc -l <<<"$addresses")" 308 'and all those of a loop'
+is "$(wc -l <<<"$addresses")" 309 'and all those of a loop, and one that is single-stepped'

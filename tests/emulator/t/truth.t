@@ -27,13 +27,13 @@ if ! make -s -C "$here" tests OUT="$build" >"$work/make.log" 2>&1; then
 	fail_all "cannot build; tests/packages lists what is needed"
 fi
 
-plan 17
+plan 21
 total=0
 puts=(--put "$build/capture" --put "$build/exec64" --put "$build/exec32")
 
 # boot NAME ROUNDS RUN-OPTION… -- CONFIG…: record in a guest, and compare both CPUs.
 boot() {
-	local name=$1 rounds=$2 options=() cpu config traces line status; shift 2
+	local name=$1 rounds=$2 options=() cpu config traces line counted status; shift 2
 	while [[ $1 != -- ]]; do options+=("$1"); shift; done
 	shift
 	status=0
@@ -54,6 +54,10 @@ boot() {
 		diag "$name: cpu$cpu: $line"
 		like "$line" 'equal=[0-9]{7,} .*errors=0 overflows=0 .* changes=[1-9]' \
 			"$name: cpu$cpu: more than a million, with code that changes, no decode error, no overflow"
+		# What libipt's flow is compared with was gathered one by one; the counters must have counted the same.
+		counted=$(awk '$1 != $2 { bad++ } { n++ } END { print n + 0, bad + 0 }' "$work/$name/cpu$cpu.counts")
+		like "$counted" '^[1-9][0-9]* 0$' "$name: cpu$cpu: counted as many as there were, kernel and user, in each trace"
+		[[ $counted == *' 0' ]] || diag "$(paste -sd, "$work/$name/cpu$cpu.counts")"
 		line=${line#equal=}
 		total=$((total + ${line%% *}))
 	done
@@ -71,8 +75,8 @@ ok "no fewer than $minimum instructions in all" test "$total" -ge "$minimum"
 diag "$total instructions compared"
 
 # perf does not know whose code it is before the first switch when whole CPUs are traced, so here it traces
-# a process and its children. Code that is in no file is left out, and so are 32-bit code of a 64-bit program,
-# as perf takes the mode from the file, and INT1, which perf takes for no branch.
+# a process and its children. Code that is in no file is left out, and so is 32-bit code of a 64-bit program,
+# as perf takes the mode from the file.
 status=0
 # shellcheck disable=SC2016 # for the guest's shell
 "$top/tests/vm/run" --no-load "${puts[@]}" --truth "$work/perf" --out "$work/perf.out" --timeout 900 -- sh -c '

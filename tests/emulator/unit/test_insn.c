@@ -64,7 +64,7 @@ static void test_branches(void **state)
 		{ "ff 1c 24", INSN_FAR, 0 },
 		{ "cc", INSN_SOFT_INT, 0 },
 		{ "cd 80", INSN_SOFT_INT, 0 },
-		{ "f1", INSN_SOFT_INT, 0 },
+		{ "f1", INSN_INT1, 0 },
 		{ "0f a2", INSN_CPUID, 0 },
 		{ "0f 30", INSN_WRMSR, 0 },
 		{ "0f 32", INSN_RDMSR, 0 },

@@ -620,6 +620,24 @@ static void test_cut_cyc(void **state)
 	assert_memory_equal(sink.data, expected, sizeof(expected));
 }
 
+/* Where an interrupt must come in time, what is gathered is handed on in small pieces. */
+static void test_limit(void **state)
+{
+	struct packet_writer *w = writer();
+
+	(void)state;
+	w->limit = 32;
+	for (int i = 0; i < 16; i++)
+		packet_mtc(w, i);
+	assert_int_equal(sink.len, 0);
+	packet_mtc(w, 16);
+	assert_int_equal(sink.len, 32);
+	packet_psb(w);
+	assert_int_equal(sink.len, 32);
+	packet_psb(w);
+	assert_int_equal(sink.len, 32 + 2 + 16);
+}
+
 static void test_no_overflow(void **state)
 {
 	struct packet_writer *w = writer();
@@ -643,6 +661,7 @@ int main(void)
 		cmocka_unit_test(test_counts),
 		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_cut_cyc),
+		cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_no_overflow),
 	};
 

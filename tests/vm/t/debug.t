@@ -74,19 +74,29 @@ cat >all.sh <<'END_OF_SCRIPT'
 echo clear >/sys/kernel/debug/kmemleak
 insmod /ptwatch/ptwatch.ko || exit
 
+modprobe -a pokee msr || exit
+device() { "$@" >>/out/tap || echo "$*" >>/out/failed; }
+# It expects the first alarm of all.
+device /put/alarm_json.py
+
 mkdir -p /out/scene
 /put/first-light.sh >/out/scene/output 2>&1
 echo $? >/out/scene/status
+# What waits for this module loads it itself.
+rmmod kvdemo || exit
 
-modprobe -a pokee msr || exit
-device() { "$@" >>/out/tap || echo "$*" >>/out/failed; }
-device /put/alarm_json.py
-# One by one: each has its time limit, and here everything is slow.
-for part in $(/put/device --list); do
-	[[ $part == lockdown ]] || device /put/device "$part"
+# shellcheck disable=SC2046 # words
+device /put/device $(/put/device --list | grep -vx lockdown)
+
+# A recording, and all that it does with the module, by the program
+cd /tmp || exit
+for how in '-a' '-a --ring 1M' '-u --follow-fork' '-a --start-at ksys_write --stop-at ksys_read'; do
+	# shellcheck disable=SC2086 # words
+	ptwatch record $how -o recording -- sh -c 'for i in 1 2 3; do /bin/true; done' 2>>/out/recorded ||
+		echo "record $how: $?" >>/out/failed
 done
 
-rmmod kvdemo && rmmod pokee && rmmod ptwatch || exit
+rmmod pokee && rmmod ptwatch || exit
 /put/leaks.sh || exit
 
 # Lockdown takes kmemleak away, and there is no way back.

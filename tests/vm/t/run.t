@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../lib/tap.sh"
 needs_guest
 
-plan 53
+plan 54
 
 run=$here/../run
 scratch=$(mktemp -d)
@@ -26,7 +26,7 @@ wait_for() { local i; for ((i = 0; i < 900; i++)); do "$@" && return; sleep 0.1;
 
 refused --help
 is "$rc" 0 '--help succeeds'
-like "$output" '--kernel.*--smp.*--pti.*--no-pt.*--put.*--out.*--shell' 'and names the options'
+like "$output" '--kernel.*--smp.*--pti.*--no-pt.*--put.*--out.*--shell.*--icount' 'and names the options'
 refused --frob -- true
 is "$rc" 2 'an unknown option is wrong usage'
 refused --no-pt
@@ -41,6 +41,8 @@ refused --put "$scratch/none" -- true
 is "$rc" 2 'a missing --put file is wrong usage'
 refused --smp
 is "$rc" 2 'a missing value is wrong usage'
+refused --icount --smp 2 -- true
+is "$rc" 2 '--icount takes one CPU'
 refused --shell
 is "$rc" 2 '--shell without a terminal is refused'
 

@@ -7,8 +7,8 @@
  * rights. Whether it is one is kept behind the text, and the length that the caller tells is
  * checked against the size of the whole: four bytes too many, and the caller is the operator.
  *
- * A write to /proc/ledger_noise makes the timer softirq of CPU 0 do long work, once, as soon as it
- * interrupts a program in user mode there that is named "inferd".
+ * "START END" in hex, written to /proc/ledger_noise, makes the timer softirq of CPU 0 do long work,
+ * once, as soon as it interrupts a program there that is named "inferd" between these addresses.
  */
 #include <linux/cred.h>
 #include <linux/fs.h>
@@ -91,6 +91,7 @@ static struct miscdevice ledger_device = {
 
 static struct timer_list noise_timer;
 static u64 noise_sum;
+static unsigned long noise_start, noise_end;
 
 static noinline void noise_flush_entry(unsigned int i)
 {
@@ -114,7 +115,10 @@ static noinline void noise_flush(void)
  */
 static void noise_tick(struct timer_list *timer)
 {
-	if (strcmp(current->comm, "inferd") || (long)task_pt_regs(current)->orig_ax != -1)
+	const struct pt_regs *regs = task_pt_regs(current);
+
+	if (strcmp(current->comm, "inferd") || (long)regs->orig_ax != -1 ||
+	    regs->ip < noise_start || regs->ip >= noise_end)
 		mod_timer(&noise_timer, jiffies + 1);
 	else
 		noise_flush();
@@ -123,8 +127,13 @@ static void noise_tick(struct timer_list *timer)
 /* The timer may arm itself again: from now on the module stays. */
 static ssize_t noise_write(struct file *file, const char __user *buf, size_t size, loff_t *pos)
 {
+	char text[64] = "";
+
 	if (timer_pending(&noise_timer))
 		return -EBUSY;
+	if (size >= sizeof(text) || copy_from_user(text, buf, size) ||
+	    sscanf(text, "%lx %lx", &noise_start, &noise_end) != 2)
+		return -EINVAL;
 	__module_get(THIS_MODULE);
 	noise_timer.expires = jiffies + 1;
 	add_timer_on(&noise_timer, 0);

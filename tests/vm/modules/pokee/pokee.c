@@ -22,6 +22,7 @@
  *	counted		as irqsoff; reading /proc/pokee then tells how many kernel instructions the
  *			stores took, by the counters of the emulator (0: there are none)
  *	empty		the same, with a hardware breakpoint whose handler does nothing
+ *	mwait		MONITOR and MWAIT with VALUE as the hint; EOPNOTSUPP on a CPU without
  *
  * Where the writer runs on CPU (because it is bound to it), the accesses are its own: then an
  * alarm must name it. Otherwise a kernel worker on CPU does them, and "user" is EINVAL, as a worker
@@ -44,6 +45,8 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
+
+#include <asm/cpufeature.h>
 
 /* Not static: symbols that anyone can watch by name. */
 extern u64 pokee_word[4];
@@ -263,6 +266,19 @@ static int pokee_empty(const struct poke *poke)
 	return 0;
 }
 
+static int pokee_mwait(const struct poke *poke)
+{
+	unsigned int i;
+
+	if (!boot_cpu_has(X86_FEATURE_MWAIT))
+		return -EOPNOTSUPP;
+	for (i = 0; i < poke->count; i++) {
+		asm volatile("monitor" : : "a" (pokee_word), "c" (0UL), "d" (0UL));
+		asm volatile("mwait" : : "a" ((unsigned long)poke->value), "c" (0UL) : "memory");
+	}
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*func)(const struct poke *poke);
@@ -282,6 +298,7 @@ static const struct {
 	{ "percpu", pokee_percpu_store },
 	{ "counted", pokee_counted },
 	{ "empty", pokee_empty },
+	{ "mwait", pokee_mwait },
 };
 
 static long poke_here(void *arg)

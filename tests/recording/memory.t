@@ -1,0 +1,33 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Memory doesn't grow with the recording: of three times the trace, a report needs what it needs of it once. Both are
+# larger than what is joined in memory (JOIN_IN_MEMORY of the reader). One thread, as what several decode ahead differs.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../conformance/common.sh
+. "$(dirname "$0")/../conformance/common.sh"
+
+sample_args skylake-hello || skip_all "no sample skylake-hello in $samples"
+hello=$(readlink -f "$samples/skylake-hello")
+
+read -ra flags <<<"$(pkg-config --cflags --libs json-c libelf libdw libbpf)"
+if ! cc -std=gnu11 -O1 -D_GNU_SOURCE -I"$top/userspace" -I"$top/uapi" -o "$tmp/recording" "$top/tests/bench/recording.c" \
+	"$top"/userspace/{recording,symbols,common}/*.c "$top/userspace/decode/image.c" "${flags[@]}" >"$tmp/log" 2>&1; then
+	diag "$(tail -5 "$tmp/log")"
+	fail_all 'cannot build tests/bench/recording.c'
+fi
+
+# 70 MB and 210 MB
+"$tmp/recording" "$tmp/once" "$hello/pt.bin" "$hello/hello,1000,86fb1,401000" 5000
+"$tmp/recording" "$tmp/thrice" "$hello/pt.bin" "$hello/hello,1000,86fb1,401000" 15000
+
+peak() { python3 "$top/tests/bench/child.py" "$ptwatch" "$@" | cut -d ' ' -f 3; }
+
+for command in 'stat --jobs 1' 'packets --count' 'latency --jobs 1 --from main --to return:main'; do
+	read -ra words <<<"$command"
+	once=$(peak "${words[0]}" -i "$tmp/once" "${words[@]:1}")
+	thrice=$(peak "${words[0]}" -i "$tmp/thrice" "${words[@]:1}")
+	ok "$command: $once MB, and of three times the trace $thrice MB" test "$thrice" -le $((once + 3))
+	ok "$command: less than 300 MB" test "$thrice" -lt 300
+done
+done_testing

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/function.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *last_part(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Does the program at @path have a function of that name? */
+static bool has(const char *path, const char *name)
+{
+	struct ptw_symbols *symbols = ptw_symbols_new();
+	const struct ptw_symbol *symbol;
+	uint64_t address;
+	bool found;
+
+	found = symbols && !ptw_symbols_load_elf(symbols, path, 0, NULL, NULL) &&
+		!ptw_symbols_resolve(symbols, name, &address, &symbol, NULL);
+	ptw_symbols_free(symbols);
+	return found;
+}
+
+static int find_in_programs(const struct ptw_function *function, const char *spelling, const struct ptw_image *image,
+			    struct ptw_error *err)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < image->count; i++) {
+		const char *path = image->section[i].path;
+		size_t before = 0;
+
+		if (function->object[0] && strcmp(last_part(path), function->object))
+			continue;
+		/* A file has several sections; each is looked at once. */
+		while (before < i && strcmp(image->section[before].path, path))
+			before++;
+		if (before < i)
+			continue;
+		any = true;
+		if (has(path, function->name))
+			return 0;
+	}
+	if (function->object[0] && !any)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: no file %s was mapped in the trace, or it is not here any more", spelling,
+				     function->object);
+	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s has no such function", spelling,
+			     function->object[0] ? function->object : "no program in the trace");
+}
+
+int ptw_function_find(struct ptw_function *function, const char *spelling, const struct ptw_symbols *symbols,
+		      const struct ptw_image *image, struct ptw_error *err)
+{
+	const char *mark = strchr(spelling, '!'), *name = mark ? mark + 1 : spelling;
+	struct ptw_error ours;
+
+	*function = (struct ptw_function){ 0 };
+	if (!mark && symbols && !ptw_symbols_resolve(symbols, spelling, &function->address, NULL, err))
+		return 0;
+	/* What the kernel does not know may be a program's, if it is a name at all. */
+	if (!mark && (!image->count || spelling[strcspn(spelling, "+:")] || !strncmp(spelling, "0x", 2))) {
+		if (!symbols)
+			ptw_error_set(err, PTW_EXIT_FAILED, "%s: the trace comes without symbols", spelling);
+		return -1;
+	}
+	if (!*name || name[strcspn(name, "+")])
+		return ptw_error_set(err, PTW_EXIT_USAGE, "%s: of programs, only whole functions are known: binary!function", spelling);
+	if (mark) {
+		const char *file = mark;
+
+		while (file > spelling && file[-1] != '/')
+			file--;
+		snprintf(function->object, sizeof(function->object), "%.*s", (int)(mark - file), file);
+	}
+	snprintf(function->name, sizeof(function->name), "%s", name);
+	if (!find_in_programs(function, spelling, image, mark || !symbols ? err : &ours))
+		return 0;
+	/* The kernel's answer may name what is spelled nearly so. */
+	if (mark || !symbols || !err || strstr(err->text, "did you mean"))
+		return -1;
+	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: no such symbol, neither in the kernel nor in a program of the trace", spelling);
+}
+
+bool ptw_function_is(const struct ptw_function *function, const struct ptw_frame *frame)
+{
+	const struct ptw_place *place = &frame->place;
+
+	if (function->address)
+		return frame->ip == function->address;
+	return function->name[0] && place->symbol && frame->ip == place->start && !(frame->ip >> 63) &&
+	       !strcmp(place->symbol->name, function->name) &&
+	       (!function->object[0] || (place->object && !strcmp(place->object, function->object)));
+}
+
+bool ptw_function_equal(const struct ptw_function *a, const struct ptw_function *b)
+{
+	return a->address == b->address && !strcmp(a->name, b->name) && !strcmp(a->object, b->object);
+}
