@@ -38,7 +38,7 @@ like "$log" 'Call Trace:
 ]*pokee_store\+' 'with its stack'
 like "$log" 'Kernel panic - not syncing: ptwatch: ALARM #1 of watch [0-9]+ \(pokee_word\+0x0\)' 'and is what the machine died of'
 
-# Where tracing ended on the CPU of the hit: where it was switched off, and not where the CPU was halted.
+# Where tracing ended on the CPU of the hit: after both stores, where it was switched off, and not where the CPU was halted.
 is "$(python3 "$(dirname "$0")/where_it_ended.py" "$scratch/truth/cpu1.ips" "$scratch/out/kallsyms" pokee_store)" \
-	'pokee_store switched off' 'Intel PT was switched off on the CPU of the hit'
+	'pokee_store entered 2 times, switched off' 'Intel PT was switched off on the CPU of the hit'
 done_testing
