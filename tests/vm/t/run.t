@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../lib/tap.sh"
 needs_guest
 
-plan 54
+plan 56
 
 run=$here/../run
 scratch=$(mktemp -d)
@@ -43,6 +43,8 @@ refused --smp
 is "$rc" 2 'a missing value is wrong usage'
 refused --icount --smp 2 -- true
 is "$rc" 2 '--icount takes one CPU'
+refused --numa --smp 3 -- true
+is "$rc" 2 '--numa takes an even number of CPUs'
 refused --shell
 is "$rc" 2 '--shell without a terminal is refused'
 
@@ -168,13 +170,17 @@ like "$(cat hang/cpuinfo)" '[[:space:]]pti[[:space:]]' '--pti on is in effect'
 
 # ---- a guest that panics
 
-guest --out panic --timeout 200 -- bash -c '
-	echo last words; echo kept >/out/kept; sleep 0.5; echo c >/proc/sysrq-trigger; sleep 1000'
+guest --numa --mem 768M --out panic --timeout 200 -- bash -c '
+	echo last words; echo kept >/out/kept
+	for node in /sys/devices/system/node/node?; do echo "${node##*/} $(<$node/cpulist) $(ls -d $node/memory[0-9]* | wc -l)"; done >/out/nodes
+	sleep 0.5; echo c >/proc/sysrq-trigger; sleep 1000'
 is "$rc" 125 'a panic gives status 125'
 like "$(cat stderr)" 'run: the guest panicked: Kernel panic - not syncing' 'and says so'
 like "$(cat stderr)" 'sysrq' 'with the last lines of the log'
 is "$(cat stdout)" 'last words' 'what it said before is not lost'
 is "$(cat panic/kept)" kept 'nor what it wrote under /out'
+# A block is 128 MiB.
+is "$(cat panic/nodes)" $'node0 0 3\nnode1 1 3' '--numa: two nodes, each with a CPU and half of the memory'
 
 # ---- a terminal, streaming, and being killed: nothing is left behind
 
