@@ -170,6 +170,7 @@ like "$(cat hang/cpuinfo)" '[[:space:]]pti[[:space:]]' '--pti on is in effect'
 
 # ---- a guest that panics
 
+# shellcheck disable=SC2016 # the guest's shell expands them
 guest --numa --mem 768M --out panic --timeout 200 -- bash -c '
 	echo last words; echo kept >/out/kept
 	for node in /sys/devices/system/node/node?; do echo "${node##*/} $(<$node/cpulist) $(ls -d $node/memory[0-9]* | wc -l)"; done >/out/nodes
