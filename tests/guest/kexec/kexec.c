@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kexec KERNEL INITRD: goes over to that kernel. As the first process of that kernel it says
- * so and ends the machine.
+ * kexec KERNEL INITRD: loads that kernel; kexec without arguments goes over to it. As the first
+ * process of that kernel it says so and ends the machine.
  */
 #include <fcntl.h>
 #include <linux/kexec.h>
@@ -27,8 +27,13 @@ int main(int argc, char **argv)
 
 	if (getpid() == 1)
 		return second_kernel();
+	if (argc == 1) {
+		reboot(LINUX_REBOOT_CMD_KEXEC);
+		perror("kexec: reboot");
+		return 1;
+	}
 	if (argc != 3) {
-		fprintf(stderr, "kexec KERNEL INITRD\n");
+		fprintf(stderr, "kexec [KERNEL INITRD]\n");
 		return 2;
 	}
 	kernel = open(argv[1], O_RDONLY);
@@ -37,7 +42,5 @@ int main(int argc, char **argv)
 		perror("kexec: load");
 		return 1;
 	}
-	reboot(LINUX_REBOOT_CMD_KEXEC);
-	perror("kexec: reboot");
-	return 1;
+	return 0;
 }
