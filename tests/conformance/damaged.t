@@ -37,7 +37,7 @@ survives() {
 # The first bytes are what the header of an image is to a trace: also wrong code must not hurt.
 wrong_image() { head -c 552881 /dev/zero | tr '\0' '\353\376' >"$tmp/image"; }
 
-plan 6
+plan 8
 for name in broadwell-single skylake-hello; do
 	if ! sample_args "$name"; then
 		skip 1 "no sample $name in $samples"
@@ -83,4 +83,48 @@ if sample_args skylake-hello; then
 	ok 'all before the hole is there' cmp <(head -n 20000 "$tmp/out") <(head -n 20000 "$tmp/expected")
 else
 	skip 4 "no sample skylake-hello in $samples"
+fi
+
+# The last packet cut off: once in each kind of packet that has more than one byte, behind its first and before its last.
+# What libipt's packet decoder says of the whole trace tells where a packet is.
+if sample_args skylake-hello; then
+	trace=${args[1]} bad=0 kinds=0 seen=' '
+	run packets "${args[@]}"
+	cp "$tmp/out" "$tmp/packets"
+	before=0 kind=''
+	while read -r offset next; do
+		offset=$((16#$offset))
+		if [[ $kind && $seen != *" $kind "* ]] && ((offset - before > 1)); then
+			seen+="$kind " kinds=$((kinds + 1))
+			head -c "$before" "$trace" >"$tmp/trace"
+			args[1]=$tmp/trace
+			run insns "${args[@]}" --format ip
+			mv "$tmp/out" "$tmp/whole"
+			[[ $status == 0 ]] || { bad=$((bad + 1)) && diag "$kind at $before, not cut: exit status $status"; }
+			for size in $((before + 1)) $((offset - 1)); do
+				head -c "$size" "$trace" >"$tmp/trace"
+				run insns "${args[@]}" --format ip
+				says=$(printf 'trace offset 0x%x: incomplete packet.*; %d bytes lost$' "$before" $((size - before)))
+				if [[ $status != 3 ]] || ! grep -q "$says" "$tmp/err" || ! cmp -s "$tmp/out" "$tmp/whole"; then
+					bad=$((bad + 1)) && diag "$kind at $before, cut at $size: exit status $status: $(cat "$tmp/err")"
+				fi
+			done
+		fi
+		before=$offset kind=$next
+	done < <(tail -n +200 "$tmp/packets" | awk '$1 ~ /^[0-9a-f]+$/ { print $1, $2 }')
+	is "$bad of $kinds" '0 of 6' 'the last packet cut off: exit status 3, all before it is there'
+
+	head -c 5006 "$trace" >"$tmp/trace"
+	said=''
+	for report in packets insns 'insns --count' calls stat 'stat --json' markers flame timeline 'latency --from main --to main'; do
+		# shellcheck disable=SC2086
+		run $report "${args[@]}"
+		said+=" $status $(grep -c 'trace offset 0x138d: incomplete packet' "$tmp/err")"
+	done
+	# Without the code only the packets are known.
+	run stat "${args[@]:0:4}"
+	is "$said $status $(grep -c 'trace offset 0x138d: incomplete packet; 1 bytes lost' "$tmp/err")" \
+		' 3 1 3 1 3 1 3 1 3 1 3 1 3 1 3 1 3 1 3 1 3 1' 'every report says so'
+else
+	skip 2 "no sample skylake-hello in $samples"
 fi

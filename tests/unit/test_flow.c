@@ -379,6 +379,64 @@ static void switch_home_late(void **state)
 	assert_int_equal(runs.next, 2);
 }
 
+/* The last packet is not all there, wherever it is cut: all before it is told, and then that. */
+static void incomplete_packet(void **state)
+{
+	static const uint8_t code[] = { 0x90, 0xff, 0xe0 };
+	static const struct {
+		size_t size;	/* of the packet, which is the last */
+		uint8_t trace[120];
+		size_t all;
+	} last[] = {
+#define LAST(n, ...) { .size = (n), .trace = { START, TIP(0), __VA_ARGS__ }, .all = sizeof((uint8_t[]){ START, TIP(0), __VA_ARGS__ }) }
+		LAST(7, TIP(0)), LAST(8, TSC(3000)), LAST(2, 0x59, 0x01), LAST(2, MODE64), LAST(8, PIP), LAST(2, EXSTOP),
+		LAST(7, FUP(0)), LAST(8, 0x02, 0xa3, 0x06, 0x00, 0x00, 0x00, 0x00, 0x00), LAST(16, PSB), LAST(8, PSB, TSC(3000)),
+		LAST(7, START, FUP(0)), LAST(2, START), LAST(3, 0x07, 0x01, 0x02), LAST(4, 0x02, 0x03, 0x20, 0x00),
+	};
+	char expected[128];
+	struct scene s;
+
+	for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++) {
+		for (size_t cut = 1; cut < last[i].size; cut++) {
+			size_t at = last[i].all - last[i].size;
+
+			set_scene(&s, code, sizeof(code), last[i].trace, last[i].all - cut);
+			snprintf(expected, sizeof(expected), "begin 0; t-1 1>0; gap at %zu lost %zu; 2", at, last[i].size - cut);
+			assert_told(&s, PTW_STREAM_ALL_JUMPS, expected);
+			end_scene(&s);
+		}
+	}
+}
+
+static void unclear_code(void **state)
+{
+	/* An operation of 3DNow! that there is not: libipt knows only how long it is. */
+	static const uint8_t code[] = { 0x0f, 0x0f, 0xc0, 0x00, 0xff, 0xe0 };
+	static const uint8_t trace[] = { START, TIP(0) };
+	/* 0: xbegin to 6; 6: jmp *%rax. No TNT bit tells of it. */
+	static const uint8_t begin[] = { 0xc7, 0xf8, 0, 0, 0, 0, 0xff, 0xe0 };
+	static const char expected[] = "code that Zydis can't disassemble (bytes 0f 0f c0 00 ff e0 cc cc cc cc cc cc cc cc cc) "
+				       "at 0xffffffff81001000";
+	struct ptw_stream_options options = { .threads = 1 };
+	const struct ptw_flow *f;
+	struct ptw_stream *stream;
+	struct scene s;
+
+	set_scene(&s, code, sizeof(code), trace, sizeof(trace));
+	stream = ptw_stream_open(&s.rec, &options, NULL);
+	do
+		f = ptw_stream_next(stream);
+	while (f && f->kind != PTW_FLOW_GAP);
+	assert_non_null(f);
+	assert_string_equal(f->text, expected);
+	ptw_stream_close(stream);
+	end_scene(&s);
+
+	set_scene(&s, begin, sizeof(begin), trace, sizeof(trace));
+	assert_told(&s, PTW_STREAM_ALL_JUMPS, "begin 0; t-1 6>0; 2");
+	end_scene(&s);
+}
+
 static void gaps(void **state)
 {
 	static const uint8_t code[] = { 0x90, 0xff, 0xe0, 0xeb, 0xfe };
@@ -758,6 +816,8 @@ int main(void)
 		cmocka_unit_test(switch_back),
 		cmocka_unit_test(switch_home),
 		cmocka_unit_test(switch_home_late),
+		cmocka_unit_test(incomplete_packet),
+		cmocka_unit_test(unclear_code),
 		cmocka_unit_test(gaps),
 		cmocka_unit_test(bpf_programs),
 		cmocka_unit_test(lost_poke),

@@ -54,6 +54,17 @@ static int count_flow(struct trace_source *source, struct ptw_stat *stat, struct
 	return ptw_stream_failed(stream, err) ? -1 : 0;
 }
 
+/* What the packets alone tell: where there is code, following it tells that, and more. */
+static void packets_gap(void *context, size_t trace, const struct ptw_packet *packet)
+{
+	struct trace_source *source = context;
+	char text[256];
+
+	if (!trace_source_recording(source)->image.count)
+		trace_source_gap(source, &source->view[trace], packet->error,
+				 ptw_gap_describe(packet->error, packet->offset, packet->size, 0, text, sizeof(text)));
+}
+
 /* Packets of all traces, while others decode. */
 struct packet_count {
 	struct trace_source *source;
@@ -67,8 +78,8 @@ static void *count_packets(void *context)
 	struct packet_count *count = context;
 
 	for (size_t i = 0; i < count->source->count && !count->ret; i++)
-		count->ret = ptw_stat_packets(&count->stat->trace[i], count->source->view[i].params,
-					      count->source->view[i].trace, &count->err);
+		count->ret = ptw_stat_packets(count->stat, i, count->source->view[i].params, count->source->view[i].trace,
+					      packets_gap, count->source, &count->err);
 	return NULL;
 }
 

@@ -16,6 +16,7 @@
 #define PAGES_LIMIT	65536	/* pages of changing code */
 #define MAPS_LIMIT	32768	/* of a process; more is damage */
 #define ALL_MAPS_LIMIT	(1u << 20)
+#define NOTES		64
 
 /* A part of a file that can be mapped as code, for symbols */
 struct segment {
@@ -87,7 +88,8 @@ struct poke {
 
 struct ptw_code {
 	const struct ptw_recording *rec;
-	pthread_mutex_t lock;	/* of the files' symbols */
+	pthread_mutex_t lock;	/* of the files' symbols, and of: */
+	char *note[NOTES];
 	struct code_file **file;
 	size_t files;
 	struct code_map *flat;	/* the recording's image; the later one wins */
@@ -692,6 +694,8 @@ void code_free(struct ptw_code *code)
 		free(f->path);
 		free(f);
 	}
+	for (size_t i = 0; i < NOTES; i++)
+		free(code->note[i]);
 	free(code->space);
 	free(code->newest);
 	free(code->file);
@@ -1074,6 +1078,22 @@ size_t code_read(const struct code_view *view, uint64_t addr, uint8_t *bytes, si
 		done += n;
 	}
 	return done;
+}
+
+const char *code_note(struct code_view *view, const char *text)
+{
+	struct ptw_code *code = view->code;
+	const char *note = NULL;
+
+	pthread_mutex_lock(&code->lock);
+	for (size_t i = 0; i < NOTES && !note; i++) {
+		if (!code->note[i])
+			code->note[i] = strdup(text);
+		if (code->note[i] && !strcmp(code->note[i], text))
+			note = code->note[i];
+	}
+	pthread_mutex_unlock(&code->lock);
+	return note ? note : "code that Zydis and libipt don't agree about";
 }
 
 const struct ptw_symbol *code_view_symbol(const struct code_view *view, uint64_t addr)

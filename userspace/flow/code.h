@@ -63,6 +63,9 @@ uint64_t code_view_next_change(const struct code_view *view);
 /** code_read() - up to @size bytes at @addr. Return: how many there are. */
 size_t code_read(const struct code_view *view, uint64_t addr, uint8_t *bytes, size_t size);
 
+/** code_note() - a copy of @text that stays as long as the code; of no more than some dozens different ones */
+const char *code_note(struct code_view *view, const char *text);
+
 /** code_view_is_flat() - the code at @addr is that of the recording's image, whatever process runs */
 bool code_view_is_flat(const struct code_view *view, uint64_t addr);
 

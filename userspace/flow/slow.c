@@ -22,6 +22,7 @@ struct slow_image {
 struct slow {
 	struct pt_block_decoder *block;
 	size_t start, end;	/* the stretch */
+	size_t cut;		/* where a packet begins that the trace does not have all of; 0: none does */
 	int status;
 	bool synced, done;
 	bool packets_over;	/* only the tail is left */
@@ -116,6 +117,25 @@ void slow_image_free(struct slow_image *image)
 
 /* ---- beginning and end ---- */
 
+/* The last packet of the trace, which begins in a stretch from @start on, if it is not all there; 0: it is */
+static size_t find_cut(const struct engine *e, size_t start)
+{
+	struct pt_packet_decoder *packets;
+	struct pt_packet packet;
+	struct pt_config config;
+	int size;
+
+	ipt_config(&config, e->params, e->data, e->size, NULL);
+	packets = pt_pkt_alloc_decoder(&config);
+	size = packets ? pt_pkt_sync_set(packets, start) : -pte_nomem;
+	while (size >= 0 && start < e->size) {
+		size = pt_pkt_next(packets, &packet, sizeof(packet));
+		start += size > 0 ? size : 0;
+	}
+	pt_pkt_free_decoder(packets);
+	return size == -pte_eos && start < e->size ? start : 0;
+}
+
 struct slow *slow_new(struct engine *e, struct sink *s)
 {
 	struct slow *slow = calloc(1, sizeof(*slow));
@@ -128,8 +148,10 @@ struct slow *slow_new(struct engine *e, struct sink *s)
 	slow->skip_insns = s->insns - e->psb_insns;
 	slow->skip_events = s->event_insns == s->insns ? s->events : 0;
 	slow->bits = e->params->bits ? e->params->bits : 64;
+	/* libipt's block decoder ends there without a word, as where there are no more packets. */
+	slow->cut = slow->end == e->size ? find_cut(e, slow->start) : 0;
 	/* Errata are those of the CPU, known since the recording was opened. */
-	ipt_config(&config, e->params, e->data, slow->end, NULL);
+	ipt_config(&config, e->params, e->data, slow->cut ? slow->cut : slow->end, NULL);
 	ipt_newer_flags(&config);
 	slow->block = pt_blk_alloc_decoder(&config);
 	if (!slow->block) {
@@ -194,6 +216,7 @@ static void put_gap(struct slow *slow, struct engine *e, struct sink *s, const c
 	s->lost += f->value;
 	slow->have_pending = false;
 	slow->done = true;
+	slow->cut = 0;	/* told with it */
 }
 
 /* ---- paths ---- */
@@ -280,7 +303,7 @@ static bool take_block(struct slow *slow, struct engine *e, struct sink *s, uint
 			return false;
 		}
 		if (!path->count) {
-			put_gap(slow, e, s, "code that libipt knows and we don't", offset_of(slow));
+			put_gap(slow, e, s, walk_doubt(s->walk, ip, false), offset_of(slow));
 			return false;
 		}
 		n = count < path->count ? count : path->count;
@@ -302,7 +325,7 @@ static bool take_block(struct slow *slow, struct engine *e, struct sink *s, uint
 		count -= n;
 		ip = path->next;
 		if (count && path->end < PATH_LONG) {
-			put_gap(slow, e, s, "code that libipt reads differently", offset_of(slow));
+			put_gap(slow, e, s, walk_doubt(s->walk, path->last, true), offset_of(slow));
 			return false;
 		}
 	}
@@ -446,7 +469,8 @@ static void next_block(struct slow *slow, struct engine *e, struct sink *s)
 	uint64_t ip;
 
 	set_time(slow, e, s);
-	if (slow->packets_over && slow->end == e->size) {
+	if (slow->packets_over &&
+	    (slow->end == e->size || (slow->tracing && !engine_psb_ip(e->data, e->size, slow->end, &ip)))) {
 		/* What would come may not have been executed any more; but that is where the last branch went. */
 		slow->status = pt_blk_next(slow->block, &in, sizeof(in));
 		arrive_at_end(slow, s, in.ip);
@@ -454,7 +478,7 @@ static void next_block(struct slow *slow, struct engine *e, struct sink *s)
 		return;
 	}
 	if (slow->packets_over) {
-		if (!slow->tracing || !engine_psb_ip(e->data, e->size, slow->end, &ip)) {
+		if (!slow->tracing) {
 			slow->done = true;
 			return;
 		}
@@ -527,6 +551,8 @@ enum engine_status slow_run(struct slow *slow, struct engine *e, struct sink *s,
 			next_block(slow, e, s);
 	}
 	keep_ahead(slow, s);
+	if (slow->cut && !s->failed)
+		put_gap(slow, e, s, PTW_GAP_CUT, slow->cut);
 	s->speculative = false;
 	return ENGINE_END;
 }

@@ -73,12 +73,18 @@ struct ptw_flow {
 	uint64_t from, to;
 	uint64_t value;
 	union {
-		const char *text;	/* PTW_FLOW_GAP: what happened; static */
+		const char *text;	/* PTW_FLOW_GAP: what happened; stays as long as the stream */
 		const uint8_t *code;	/* RUN with PTW_STREAM_INSNS: of each instruction its size, then its bytes */
 	};
 	uint64_t offset;	/* GAP: in the trace; EVENT, BEGIN, END: near it; else 0 */
 	uint64_t tsc;		/* that @time was made from; 0: unknown */
 };
+
+/* The text of a gap at the end: the last packet is not all there. */
+#define PTW_GAP_CUT		"incomplete packet"
+/* How texts of gaps begin that go on with bytes and addresses: the code is there, but not clear. */
+#define PTW_GAP_NO_CODE		"code that Zydis can't disassemble"
+#define PTW_GAP_OTHER_CODE	"code that Zydis takes for a branch and libipt does not"
 
 enum ptw_stream_order { PTW_ORDER_TIME, PTW_ORDER_TRACE };
 

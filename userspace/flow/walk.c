@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "flow/walk.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -264,6 +266,9 @@ static bool look(struct walk *w, uint64_t ip, unsigned int bits, struct step *st
 	case ZYDIS_MNEMONIC_VMCALL:
 		ends(step, PATH_FAR_CALL);
 		return true;
+	case ZYDIS_MNEMONIC_XBEGIN:
+		/* What it names is where an abort goes, which is told as such. */
+		return true;
 	case ZYDIS_MNEMONIC_PTWRITE:
 		step->kind = INSN_PTWRITE;
 		return true;
@@ -397,6 +402,22 @@ struct path *walk_path(struct walk *w, uint64_t ip, unsigned int bits)
 	if (2 * ++w->count > w->slots && grow(w))
 		return NULL;
 	return path;
+}
+
+const char *walk_doubt(struct walk *w, uint64_t ip, bool branch)
+{
+	uint8_t bytes[MAX_BYTES];
+	size_t size = code_read(w->view, ip, bytes, sizeof(bytes));
+	char text[160];
+	int used;
+
+	if (!size)
+		return "code that libipt has read is not there any more";
+	used = snprintf(text, sizeof(text), "%s (bytes", branch ? PTW_GAP_OTHER_CODE : PTW_GAP_NO_CODE);
+	for (size_t i = 0; i < size; i++)
+		used += snprintf(text + used, sizeof(text) - used, " %02x", bytes[i]);
+	snprintf(text + used, sizeof(text) - used, ") at 0x%016" PRIx64, ip);
+	return code_note(w->view, text);
 }
 
 const char *path_text(struct walk *w, struct path *path)

@@ -84,6 +84,14 @@ struct path *walk_path(struct walk *walk, uint64_t ip, unsigned int bits);
 /** walk_trim() - forget all paths if they have become too many. Return: whether they are gone. */
 bool walk_trim(struct walk *walk);
 
+/**
+ * walk_doubt() - why libipt follows the code at @ip and a walk does not
+ * @branch: the walk takes it for a branch; else for no instruction
+ *
+ * Return: a text, which stays as long as the code does.
+ */
+const char *walk_doubt(struct walk *walk, uint64_t ip, bool branch);
+
 /** path_text() - see path.text; NULL: out of memory */
 const char *path_text(struct walk *walk, struct path *path);
 

@@ -18,9 +18,6 @@ char *ptw_gap_describe(const char *text, uint64_t offset, uint64_t lost, uint64_
 char *ptw_flow_describe_gap(const struct ptw_flow *gap, char *buf, size_t size);
 
 /** ptw_flow_gap_kind() - the same string for gaps of the same kind; static */
-static inline const char *ptw_flow_gap_kind(const struct ptw_flow *gap)
-{
-	return gap->event == PTW_EVENT_OVERFLOW ? "overflow" : gap->text;
-}
+const char *ptw_flow_gap_kind(const struct ptw_flow *gap);
 
 #endif /* PTWATCH_REPORT_GAP_H */

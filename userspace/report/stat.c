@@ -7,9 +7,12 @@
 #include "common/number.h"
 #include "report/duration.h"
 
-int ptw_stat_packets(struct ptw_stat_trace *trace, const struct ptw_pt_params *params,
-		     const struct ptw_recorded_trace *bytes, struct ptw_error *err)
+int ptw_stat_packets(struct ptw_stat *stat, size_t index, const struct ptw_pt_params *params,
+		     const struct ptw_recorded_trace *bytes,
+		     void (*on_gap)(void *context, size_t index, const struct ptw_packet *packet), void *context,
+		     struct ptw_error *err)
 {
+	struct ptw_stat_trace *trace = &stat->trace[index];
 	struct ptw_packets *packets = ptw_packets_new(params, bytes->data, bytes->size, err);
 	enum ptw_packets_status status;
 	size_t dropped = 0;
@@ -25,6 +28,10 @@ int ptw_stat_packets(struct ptw_stat_trace *trace, const struct ptw_pt_params *p
 			break;
 		if (status != PTW_PACKETS_PACKET) {
 			trace->unread += packet.size;
+			if (status == PTW_PACKETS_SKIPPED)
+				trace->skipped += packet.size;
+			else
+				on_gap(context, index, &packet);
 			continue;
 		}
 		trace->packet[packet.type]++;
@@ -141,7 +148,7 @@ static void text_traces(const struct ptw_stat *s, struct ptw_out *out)
 		text_number(out, t->totals.branches, 15);
 		text_number(out, t->totals.errors, 8);
 		text_number(out, t->totals.overflows, 11);
-		text_number(out, t->totals.lost + t->unread, 11);
+		text_number(out, t->totals.lost + t->skipped, 11);
 		ptw_out_printf(out, " %12s\n", span ? ptw_duration(span, time) : "-");
 	}
 }

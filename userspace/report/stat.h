@@ -14,7 +14,8 @@ struct ptw_stat_trace {
 	int32_t cpu, tid;
 	uint64_t bytes, packets, packet[PTW_STAT_PACKETS];	/* by type */
 	uint64_t packet_bytes[PTW_STAT_PACKETS];
-	uint64_t unread;		/* bytes that are no packets */
+	uint64_t unread;		/* bytes that are no packets; */
+	uint64_t skipped;		/* … and of these the ones before the first */
 	struct ptw_trace_totals totals;
 	bool followed;			/* @totals are known: code was there to follow */
 };
@@ -36,8 +37,10 @@ struct ptw_stat {
 	size_t at_count;
 };
 
-/** ptw_stat_packets() - count the packets of a trace */
-int ptw_stat_packets(struct ptw_stat_trace *trace, const struct ptw_pt_params *params, const struct ptw_recorded_trace *bytes,
+/** ptw_stat_packets() - count the packets of trace @index; @on_gap: called for what is none */
+int ptw_stat_packets(struct ptw_stat *stat, size_t index, const struct ptw_pt_params *params,
+		     const struct ptw_recorded_trace *bytes,
+		     void (*on_gap)(void *context, size_t index, const struct ptw_packet *packet), void *context,
 		     struct ptw_error *err);
 
 /** ptw_stat_take() - a record of the stream. Return: 0; -1: out of memory. */
