@@ -3,6 +3,8 @@
 #
 # packets, insns and calls of a recording: the alarm is marked with the module's number, and what is missing from the
 # recording is told, once. The recording is made of a sample's bytes and code; no kernel is needed.
+#
+# shellcheck disable=SC2016 # backquotes in what is printed
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../conformance/common.sh
 . "$(dirname "$0")/../conformance/common.sh"
@@ -151,4 +153,93 @@ run insns "${args[@]}" --from 5 --count
 is "$(<"$tmp/out") $(<"$tmp/err")" "0 ptwatch insns: nothing ran from 5.000000000 on; $span" 'counted, too'
 run insns "${args[@]}" --from 0.0001 --to 0.0002
 is "$status $(wc -l <"$tmp/out") $(<"$tmp/err")" '0 42532 ' 'a window inside: all of it'
+
+# ---- the tree around a function
+
+run calls "${args[@]}" --around new_do_write --depth 1 --no-time
+is "$status $(<"$tmp/err")" '0 ' 'calls --around with --depth'
+is "$(awk '{ print $1 }' "$tmp/out" | paste -s -d ' ')" \
+	"--- … __libc_start_main+0x0 … main+0x0 _IO_puts+0x0 … _IO_new_file_overflow+0x0 _IO_new_do_write+0x0 new_do_write+0x0 _IO_new_file_write+0x0" \
+	'what led there, and what it calls'
+run calls "${args[@]}" --around new_do_write --depth 3 --no-time --json
+is "$(grep -c . "$tmp/out") $(sed -n '$s/.*"type":"\([a-z]*\)".*/\1/p' "$tmp/out")" '10 syscall' 'two levels deeper'
+run calls "${args[@]}" --around new_do_write --depth 1 --count
+is "$(<"$tmp/out")" 7 'and as many calls are counted'
+run calls "${args[@]}" --around __tunable_get_val --depth 1 --tail 2 --format ip
+is "$(<"$tmp/out")" $'0000000000446980\n0000000000446980' '--tail: of those that are wanted'
+
+# ---- no answer without a word
+
+head -c 4096 /dev/zero >"$tmp/padding"
+nothing_in=(--raw "$tmp/padding" --cpu 6/85/4 "${timing[@]}" --image "$hello/hello,1000,86fb1,401000")
+# empty VERB TEXT ARGUMENT…: no line of output but a frame, exit status 0, and on stderr this one line
+empty() {
+	local verb=$1 text=$2; shift 2
+
+	run "$verb" "$@"
+	is "$status $(<"$tmp/err")" "0 ptwatch $verb: $text" "$verb ${*: -3}: says that there is nothing"
+}
+json() { python3 -c 'import json, sys; [json.loads(line) for line in open(sys.argv[1])]; print("valid")' "$tmp/out"; }
+
+stat='`ptwatch stat` tells what there is in'
+for form in --json --no-time; do
+	empty calls "nothing ran in the trace; $stat it" "${nothing_in[@]}" $form
+	empty calls '_IO_cleanup is not entered in the trace; `ptwatch flame` tells which functions are' "${nothing_in[@]}" --around _IO_cleanup $form
+	is "$(wc -c <"$tmp/out")" 0 'and on stdout nothing'
+	empty insns 'no instruction in the trace; `ptwatch packets` tells what there is in it' "${nothing_in[@]}" $form
+	is "$(wc -c <"$tmp/out")" 0 'and on stdout nothing'
+done
+empty calls "nothing ran in the trace; $stat it" "${nothing_in[@]}" --last 1us
+empty calls "nothing ran in the trace; $stat it" "${nothing_in[@]}" --count
+is "$(<"$tmp/out")" 0 'counted, too'
+empty insns 'no instruction in the trace; `ptwatch packets` tells what there is in it' "${nothing_in[@]}" --count
+is "$(<"$tmp/out")" 0 'counted, too'
+empty calls 'qsort is not entered in the trace; `ptwatch flame` tells which functions are' "${args[@]}" --around qsort
+empty calls 'main is entered once, but not within the last 1.000us: give a longer --last' "${args[@]}" --around main --last 1us
+is "$(wc -c <"$tmp/out")" 0 'and on stdout nothing'
+empty calls '--tid 7: no such thread in the trace; `ptwatch stat` lists them' "${args[@]}" --tid 7
+
+flame='`ptwatch flame` tells which functions ran'
+for form in '' --json; do
+	# shellcheck disable=SC2086 # none, or a word
+	empty latency "no pair: neither qsort nor return:abort came by in the trace; $flame" "${args[@]}" --from qsort \
+		--to return:abort $form
+	# shellcheck disable=SC2086
+	empty latency "no pair: main came by once, but qsort never; $flame" "${args[@]}" --from main --to qsort $form
+	# shellcheck disable=SC2086
+	empty latency 'no pair: exit came by once and main once, but in no thread one after the other; turn --from and --to round, or pair markers across threads with --by FIELD' \
+		"${args[@]}" --from exit --to main $form
+	# shellcheck disable=SC2086
+	empty latency 'no pair: neither marker:1 nor marker:2 came by in the trace; `ptwatch markers` tells which markers there are' "${args[@]}" --from marker:1 \
+		--to marker:2 $form
+	[[ ! $form ]] || is "$(json)" valid 'latency: JSON all the same'
+	# shellcheck disable=SC2086
+	empty markers 'no PTWRITE in the trace; record with --ptw a program that executes it' "${args[@]}" $form
+	is "$(wc -c <"$tmp/out")" 0 'and on stdout nothing'
+	# shellcheck disable=SC2086
+	empty flame "no time was spent, but perhaps by idle threads (--idle); $stat the trace" "${nothing_in[@]}" $form
+	is "$(wc -c <"$tmp/out")" 0 'and on stdout nothing'
+	# shellcheck disable=SC2086
+	empty evidence 'nothing of note in it; --from and --to show all of a stretch' "${args[@]}" $form
+	# shellcheck disable=SC2086
+	empty evidence "no system call of which the kernel's code was traced, in that time" "${args[@]}" --from 1 --to 2 $form
+	is "$(wc -c <"$tmp/out")" 0 'and on stdout nothing'
+done
+empty flame "no time was spent, but perhaps by idle threads (--idle); $stat the trace" "${nothing_in[@]}" --format svg
+like "$(<"$tmp/out")" '</svg>' 'an empty picture is one'
+empty flame 'without --nom-freq N nothing is known about times' --raw "$hello/pt.bin" --cpu 6/85/4 --image "$hello/hello,1000,86fb1,401000"
+empty timeline "nothing ran in the trace, so the picture is empty; $stat it" "${nothing_in[@]}"
+is "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["traceEvents"])' "$tmp/out")" '[]' 'timeline: JSON all the same'
+empty export "nothing ran in the trace, so there are no calls in the database; $stat it" "${nothing_in[@]}" --sqlite -o "$tmp/empty.db"
+# PTWRITE %eax, behind a PSB, and what it wrote
+printf '\xf3\x0f\xae\xe0\xeb\xfe' >"$tmp/ptwrite"
+python3 -c 'import sys; open(sys.argv[1], "wb").write(bytes.fromhex("0282" * 8 + "9901" + "7d001000000000" + "0223" + "0212010000a1"))' "$tmp/marker"
+marked=(--raw "$tmp/marker" --cpu 6/85/4 --image "$tmp/ptwrite,0,6,1000")
+run markers "${marked[@]}" --count
+is "$(<"$tmp/out")$(<"$tmp/err")" 1 'a marker'
+empty markers 'no marker of type 0xA0 among 1; without --type all are shown' "${marked[@]}" --format 'type:32 id:32' --type 0xA0
+printf '\xff\xff\xff\xff' >"$tmp/other"
+run packets --raw "$tmp/other" --json
+like "$status $(tail -n 1 "$tmp/err")" '^3 .*no packet in the trace: are these bytes of Intel PT' 'packets of what is no trace'
+is "$(json)" valid 'packets: JSON all the same'
 done_testing

@@ -21,7 +21,7 @@ static const char *const flow_names[] = {
 	"", "main", "serve", "prefill", "decode", "recompute", "matmul", "schedule", "asm_sysvec_timer", "handle_softirqs",
 	"net_rx", "asm_exc_page_fault", "entry_SYSCALL_64", "start_here", "end_here", "memcpy", "commit_creds",
 	"_copy_from_user", "demo_ioctl", "do_execveat_common", "prepare_creds", "__x64_sys_ioctl", "__x64_sys_execve",
-	"__x64_sys_setuid",
+	"__x64_sys_setuid", "a_name_that_is_much_too_long_for_any_terminal_of_this_world",
 };
 
 #define FLOW_NAMES	(sizeof(flow_names) / sizeof(flow_names[0]))

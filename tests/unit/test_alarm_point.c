@@ -130,6 +130,7 @@ static void report_calls(const struct ptw_view *view, struct ptw_out *out)
 	size_t trace = 1;
 	struct ptw_stream_options stream_options = { .order = PTW_ORDER_TRACE, .trace = &trace, .traces = 1 };
 	struct ptw_story_config config = { .thread = get_thread, .on_event = on_event };
+	struct ptw_calls_found found = { 0 };
 	const struct ptw_flow *flow;
 	struct ptw_story *story;
 	struct ptw_error err;
@@ -142,7 +143,7 @@ static void report_calls(const struct ptw_view *view, struct ptw_out *out)
 	while (!ret && (flow = ptw_stream_next(stream)))
 		ret = ptw_story_take(story, flow);
 	assert_int_equal(ret, 1);	/* the alarm ends it */
-	ptw_calls_end(config.context);
+	assert_int_equal(ptw_calls_end(config.context, &found), 0);
 	ptw_calls_free(config.context);
 	ptw_story_free(story);
 	ptw_stream_close(stream);

@@ -58,6 +58,7 @@ static int on_calls(void *context, const struct ptw_story_event *event)
 
 static void report_calls(struct ptw_calls_options options, const char *expected, int count)
 {
+	struct ptw_calls_found found = { 0 };
 	struct ptw_calls *calls;
 
 	open_out();
@@ -65,7 +66,8 @@ static void report_calls(struct ptw_calls_options options, const char *expected,
 	calls = ptw_calls_new(&options, &out);
 	assert_non_null(calls);
 	play(on_calls, calls);
-	assert_int_equal(ptw_calls_end(calls), count);
+	assert_int_equal(ptw_calls_end(calls, &found), 0);
+	assert_int_equal(found.calls, count);
 	ptw_calls_free(calls);
 	ptw_story_free(flow_story);
 	close_out(expected);
@@ -109,6 +111,109 @@ static void calls_around(void **state)
 	report_calls((struct ptw_calls_options){ .tid = -1, .around = &schedule, .context = 1, .no_time = true }, expected, 3);
 	report_calls((struct ptw_calls_options){ .tid = -1, .around = &named, .context = 1, .no_time = true }, expected, 3);
 	report_calls((struct ptw_calls_options){ .tid = -1, .around = &elsewhere, .context = 1, .no_time = true }, "", 0);
+}
+
+/* The tree around a function: what led there, and so many levels below it, wherever in the stack it is. */
+static void calls_around_depth(void **state)
+{
+	const struct ptw_function serve = { .name = "serve" }, schedule = { .name = "schedule" };
+	static const char main_line[] = "  0  --- begins in main+0x10\n  0    serve+0x0 <- main+0x2a\n";
+	char expected[1024];
+
+	snprintf(expected, sizeof(expected),
+		 "%s  0      *** marker 0xa000000000000007 at serve+0x30\n"
+		 "  0      matmul+0x0 <- serve+0x3e\n…\n"
+		 "  0      schedule+0x0 <- serve+0x43\n…\n"
+		 "  0      --- thread 100 (t0) runs\n", main_line);
+	report_calls((struct ptw_calls_options){ .tid = -1, .around = &serve, .depth = 1, .no_time = true }, expected, 3);
+	snprintf(expected, sizeof(expected), "%s…\n  0      schedule+0x0 <- serve+0x43\n…\n  0      --- thread 100 (t0) runs\n",
+		 main_line);
+	report_calls((struct ptw_calls_options){ .tid = -1, .around = &schedule, .depth = 1, .no_time = true }, expected, 2);
+	/* What ran before it is as near as ever. */
+	snprintf(expected, sizeof(expected),
+		 "%s…\n  0        === interrupt → asm_sysvec_timer+0x0 at matmul+0x800\n"
+		 "  0      schedule+0x0 <- serve+0x43\n  0  --- thread 101 (t1) runs\n…\n  0      --- thread 100 (t0) runs\n", main_line);
+	report_calls((struct ptw_calls_options){ .tid = -1, .around = &schedule, .depth = 1, .context = 1, .no_time = true }, expected, 3);
+}
+
+/* The last lines of those that are wanted, however many others come after them. */
+static void calls_tail_of_some(void **state)
+{
+	const struct ptw_function matmul = { .name = "matmul" };
+
+	report_calls((struct ptw_calls_options){ .tid = -1, .around = &matmul, .tail = 2, .no_time = true },
+		     "  0    serve+0x0 <- main+0x2a\n…\n  0      matmul+0x0 <- serve+0x3e\n", 2);
+	report_calls((struct ptw_calls_options){ .tid = 100, .depth = 3, .tail = 3, .no_time = true },
+		     "  0      matmul+0x0 <- serve+0x3e\n  0      schedule+0x0 <- serve+0x43\n  0      --- thread 100 (t0) runs\n", 2);
+}
+
+#define MANY	70000	/* more lines than wait to be written */
+
+/* Who called it is told, however long ago. */
+static void calls_around_after_many(void **state)
+{
+	const struct ptw_function matmul = { .name = "matmul" };
+	struct ptw_calls_options options = { .tid = -1, .around = &matmul, .depth = 1, .no_time = true };
+	struct ptw_calls_found found = { 0 };
+	struct ptw_calls *calls;
+	uint64_t time = 2000;
+
+	open_out();
+	calls = ptw_calls_new(&options, &out);
+	assert_non_null(calls);
+	flow_begin(on_calls, calls);
+	flow_switch(1000, 0, 0);
+	flow_in(1000, "main");
+	flow_call(time, "main", "serve");
+	for (int i = 0; i < MANY; i++) {
+		flow_call(++time, "serve", "memcpy");
+		flow_return(++time, "memcpy");
+	}
+	/* The second time they are known. */
+	for (int i = 0; i < 2; i++) {
+		flow_call(++time, "serve", "matmul");
+		flow_return(++time, "matmul");
+	}
+	flow_return(++time, "serve");
+	assert_int_equal(ptw_calls_end(calls, &found), 0);
+	assert_int_equal(found.lines, 4);
+	assert_int_equal(found.entries, 2);
+	ptw_calls_free(calls);
+	ptw_story_free(flow_story);
+	close_out("  0  --- begins in main+0x10\n  0    serve+0x0 <- main+0x2a\n  0      matmul+0x0 <- serve+0x3e\n"
+		  "  0      matmul+0x0 <- serve+0x3e\n");
+}
+
+/* A call, alone, on a terminal of that width. */
+static void calls_line(const char *callee, const char *caller, int width, const char *expected)
+{
+	struct ptw_calls_options options = { .tid = -1, .tail = 1, .no_time = true, .width = width };
+	struct ptw_calls_found found = { 0 };
+	struct ptw_calls *calls;
+
+	open_out();
+	calls = ptw_calls_new(&options, &out);
+	assert_non_null(calls);
+	flow_begin(on_calls, calls);
+	flow_in(1000, caller);
+	flow_call(2000, caller, callee);
+	assert_int_equal(ptw_calls_end(calls, &found), 0);
+	ptw_calls_free(calls);
+	ptw_story_free(flow_story);
+	close_out(expected);
+}
+
+/* Where a line would be too long, the middle of names is left out, of the longer one first, and never the end. */
+static void calls_narrow(void **state)
+{
+	static const char name[] = "a_name_that_is_much_too_long_for_any_terminal_of_this_world";
+
+	calls_line(name, "main", 0, "  0    a_name_that_is_much_too_long_for_any_terminal_of_this_world+0x0 <- main+0x98\n");
+	calls_line(name, "main", 60, "  0    a_name_that_is_muc…nal_of_this_world+0x0 <- main+0x98\n");
+	calls_line("main", name, 60, "  0    main+0x0 <- a_name_that_is_muc…nal_of_this_world+0x25\n");
+	calls_line(name, name, 64, "  0    a_name_that…this_world+0x0 <- a_name_that…this_world+0x98\n");
+	/* Enough is left to know it by. */
+	calls_line(name, name, 40, "  0    a_name_t…s_world+0x0 <- a_name_t…s_world+0x98\n");
 }
 
 static void calls_depth_and_json(void **state)
@@ -204,7 +309,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_tree),	 cmocka_unit_test(calls_of_a_thread),	 cmocka_unit_test(calls_around),
-		cmocka_unit_test(calls_depth_and_json), cmocka_unit_test(flame_folded), cmocka_unit_test(timeline_of_a_thread),
+		cmocka_unit_test(calls_around_depth), cmocka_unit_test(calls_tail_of_some), cmocka_unit_test(calls_around_after_many),
+		cmocka_unit_test(calls_narrow), cmocka_unit_test(calls_depth_and_json), cmocka_unit_test(flame_folded), cmocka_unit_test(timeline_of_a_thread),
 		cmocka_unit_test(markers_fields),
 	};
 

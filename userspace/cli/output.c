@@ -2,6 +2,7 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -138,6 +139,15 @@ int cli_bad_option(const char *verb, int option, char **argv, const struct optio
 	if (near)
 		return cli_usage(verb, "unknown option --%s, did you mean --%s?", name, near);
 	return cli_usage(verb, "unknown option --%s", name);
+}
+
+char *cli_times(uint64_t count, char buf[CLI_TIMES])
+{
+	if (count == 1)
+		snprintf(buf, CLI_TIMES, "once");
+	else
+		snprintf(buf, CLI_TIMES, "%" PRIu64 " times", count);
+	return buf;
 }
 
 void cli_progress(const char *verb, const char *format, ...)

@@ -8,6 +8,7 @@
 
 #include <getopt.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "common/error.h"
@@ -34,6 +35,11 @@ const char *cli_near(const char *typed, const char *const *words);
  * Return: PTW_EXIT_USAGE.
  */
 int cli_bad_option(const char *verb, int option, char **argv, const struct option *options);
+
+#define CLI_TIMES	32
+
+/** cli_times() - "once", "17 times". Return: @buf. */
+char *cli_times(uint64_t count, char buf[CLI_TIMES]);
 
 /** cli_progress() - a line on stderr for what takes longer than a second; @format without newline */
 void cli_progress(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));

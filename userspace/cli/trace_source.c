@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gelf.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -175,6 +176,20 @@ void trace_source_gap(struct trace_source *source, const struct ptw_view *view, 
 		fprintf(stderr, "ptwatch %s: cpu %d: %s\n", source->options->verb, view->trace->cpu, text);
 	else
 		fprintf(stderr, "ptwatch %s: %s\n", source->options->verb, text);
+}
+
+void trace_source_nothing(struct trace_source *source, const char *format, ...)
+{
+	va_list args;
+
+	if (source->nothing_told)
+		return;
+	source->nothing_told = true;
+	fprintf(stderr, "ptwatch %s: ", source->options->verb);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
 }
 
 static void on_gap(void *context, const struct ptw_view *view, const struct ptw_flow *gap)

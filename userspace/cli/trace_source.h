@@ -82,13 +82,18 @@ struct trace_source {
 	struct ptw_recorded_trace raw;
 	struct ptw_view *view;			/* one for each trace selected, in the order of CPUs */
 	size_t count;
+	uint64_t flows;				/* records of the stream that made the story */
 	uint64_t gaps;				/* errors, overflows and the like that were reported */
 	struct {
 		const char *kind;
 		uint64_t count;
 	} gap[GAP_KINDS];
 	int64_t progress;			/* second of the last line about it */
+	bool nothing_told;			/* that there is nothing to print, and why */
 };
+
+/** trace_source_nothing() - a line on stderr, as nothing printed is no answer; the first one says it */
+void trace_source_nothing(struct trace_source *source, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /**
  * trace_source_gap() - tell of a gap in @view's trace: a line on stderr, unless many of @kind were told

@@ -66,6 +66,7 @@ static int tell(struct run *run, struct ptw_recording *recording, struct ptw_sto
 	int ret = 0;
 
 	while (!ret && (flow = ptw_stream_next(run->stream))) {
+		run->source->flows++;
 		if (flow->kind == PTW_FLOW_GAP)
 			tell_gap(run, recording, flow);
 		if (run->options->on_flow)
@@ -79,7 +80,6 @@ static int tell(struct run *run, struct ptw_recording *recording, struct ptw_sto
 	return ret;
 }
 
-/* Nothing printed is no answer. */
 static void tell_missing_thread(const struct run *run)
 {
 	uint32_t i, count = ptw_stream_threads(run->stream);
@@ -87,8 +87,7 @@ static void tell_missing_thread(const struct run *run)
 	for (i = 0; i < count && ptw_stream_thread(run->stream, i)->tid != run->options->tid; i++)
 		;
 	if (i == count)
-		cli_progress(run->source->options->verb, "--tid %d: no such thread in the trace; `ptwatch stat` lists them",
-			     run->options->tid);
+		trace_source_nothing(run->source, "--tid %d: no such thread in the trace; `ptwatch stat` lists them", run->options->tid);
 }
 
 static int run_stream(struct run *run, struct ptw_recording *recording, struct ptw_error *err)

@@ -10,9 +10,9 @@
 #include "common/number.h"
 #include "decode/clock.h"
 #include "report/calls.h"
+#include "report/duration.h"
 
 #define ACCEPT	(ACCEPT_IP_FORMAT | ACCEPT_WINDOW | ACCEPT_DEPTH)
-#define WIDTH	120	/* of lines that don't go to a terminal */
 #define CONTEXT	15	/* lines on either side of --around */
 
 enum { OPT_AROUND = TRACE_OPTION_OWN, OPT_CONTEXT, OPT_TID };
@@ -35,11 +35,13 @@ static void print_help(void)
 	trace_options_help(ACCEPT);
 	fputs("\nOf calls:\n\n"
 	      "      --around SYM        only what is near each entry of this function\n"
-	      "      --context N         lines before and after it (15)\n"
+	      "      --context N         lines before and after it (15; with --depth 0)\n"
+	      "      --depth N           with --around: what led there, and N levels of calls below it until it returns\n"
 	      "      --tid TID           only this thread, on whatever CPU it ran\n"
 	      "\nExamples:\n\n"
 	      "  ptwatch calls -i crime --last 40us\n"
 	      "  ptwatch calls -i rec --around vfs_read --context 5\n"
+	      "  ptwatch calls -i rec --around serve_one --depth 2\n"
 	      "  ptwatch calls --raw pt.bin --cpu 6/85/4 --image hello,1000,86fb1,401000 --depth 3\n",
 	      stdout);
 }
@@ -72,25 +74,31 @@ static int check(const struct trace_options *options)
 	return PTW_EXIT_OK;
 }
 
+struct report {
+	struct ptw_calls *calls;
+	struct ptw_calls_found found;
+};
+
 static int on_event(void *context, const struct ptw_story_event *event)
 {
-	return ptw_calls_take(context, event);
+	return ptw_calls_take(((struct report *)context)->calls, event);
 }
 
 static int on_end(void *context)
 {
-	ptw_calls_end(context);
-	return 0;
+	struct report *report = context;
+
+	return ptw_calls_end(report->calls, &report->found);
 }
 
 /* The calls of the trace of @view, or, with NULL, of all that are chosen, in the order of time. */
 static int report_traces(struct trace_source *source, const struct ptw_view *view, struct ptw_calls_options *calls,
-			 struct ptw_out *out, uint64_t *count, struct ptw_error *err)
+			 struct ptw_out *out, struct report *report, struct ptw_error *err)
 {
 	size_t trace = view ? view->trace - trace_source_recording(source)->trace : 0;
 	struct trace_story_options story = {
 		.order = view ? PTW_ORDER_TRACE : PTW_ORDER_TIME, .trace = view ? &trace : NULL, .traces = 1,
-		.on_event = on_event, .on_end = on_end, .only_thread = own.tid >= 0, .tid = own.tid,
+		.on_event = on_event, .on_end = on_end, .context = report, .only_thread = own.tid >= 0, .tid = own.tid,
 	};
 	char mark[224];
 	int ret;
@@ -102,16 +110,28 @@ static int report_traces(struct trace_source *source, const struct ptw_view *vie
 		calls->alarm_number = view->alarm_number;
 		calls->beyond_alarm = view->beyond_alarm;
 	}
-	story.context = ptw_calls_new(calls, out);
-	if (!story.context)
+	report->calls = ptw_calls_new(calls, out);
+	if (!report->calls)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
 	ret = trace_story_run(source, &story, err);
-	*count += ptw_calls_end(story.context);
-	ptw_calls_free(story.context);
+	ptw_calls_free(report->calls);
 	return ret;
 }
 
-static int report(struct trace_source *source, struct ptw_out *out, struct ptw_error *err)
+static void say_nothing_found(struct trace_source *source, const struct ptw_calls_found *found)
+{
+	char last[PTW_DURATION], times[CLI_TIMES];
+
+	if (own.around && !found->entries)
+		trace_source_nothing(source, "%s is not entered in the trace; `ptwatch flame` tells which functions are", own.around);
+	else if (own.around && source->options->last_ns)
+		trace_source_nothing(source, "%s is entered %s, but not within the last %s: give a longer --last", own.around,
+				     cli_times(found->entries, times), ptw_duration(source->options->last_ns, last));
+	else
+		trace_source_nothing(source, "nothing ran in the trace; `ptwatch stat` tells what there is in it");
+}
+
+static int report_calls(struct trace_source *source, struct ptw_out *out, struct ptw_error *err)
 {
 	const struct trace_options *options = source->options;
 	struct ptw_calls_options calls = {
@@ -122,12 +142,13 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 		.tail = options->tail,
 		.last_ns = options->last_ns,
 		.depth = options->depth,
-		.context = own.context,
+		/* With --depth the tree is what is wanted, and not what only ran next to it. */
+		.context = own.context_given || !options->depth ? own.context : 0,
 		.tid = own.tid,
-		.width = cli_width(stdout, WIDTH),
+		.width = cli_width(stdout, 0),
 	};
+	struct report report = { 0 };
 	struct ptw_function around;
-	uint64_t total = 0;
 	size_t i;
 
 	if (own.around) {
@@ -136,15 +157,17 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 		calls.around = &around;
 	}
 	if (own.tid >= 0) {
-		if (report_traces(source, NULL, &calls, out, &total, err))
+		if (report_traces(source, NULL, &calls, out, &report, err))
 			return -1;
 	} else {
 		for (i = 0; i < source->count; i++)
-			if (report_traces(source, &source->view[i], &calls, out, &total, err))
+			if (report_traces(source, &source->view[i], &calls, out, &report, err))
 				return -1;
 	}
 	if (options->count)
-		ptw_out_printf(out, "%" PRIu64 "\n", total);
+		ptw_out_printf(out, "%" PRIu64 "\n", report.found.calls);
+	if (!report.found.lines)
+		say_nothing_found(source, &report.found);
 	return 0;
 }
 
@@ -164,7 +187,7 @@ static int run(int argc, char **argv)
 		.options = options,
 		.take_option = take_option,
 		.check = check,
-		.report = report,
+		.report = report_calls,
 	};
 
 	return trace_verb_run(&verb, argc, argv);

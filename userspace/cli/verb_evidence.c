@@ -164,7 +164,7 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 	else
 		ret = trace_story_run(source, &story, err);
 	if (!ret && !report.rows)
-		fprintf(stderr, "ptwatch evidence: %s\n", own.window ? "no system call of which the kernel's code was traced, in that time" :
+		trace_source_nothing(source, "%s", own.window ? "no system call of which the kernel's code was traced, in that time" :
 			"nothing of note in it; --from and --to show all of a stretch");
 	ptw_evidence_free(report.evidence);
 	return ret;

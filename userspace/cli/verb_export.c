@@ -89,6 +89,8 @@ static int export_sqlite(struct trace_source *source, struct ptw_error *err)
 		return -1;
 	if (ret)
 		*err = story_err;
+	else if (!source->flows)
+		trace_source_nothing(source, "nothing ran in the trace, so there are no calls in the database; `ptwatch stat` tells what there is in it");
 	return ret;
 }
 

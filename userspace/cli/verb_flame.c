@@ -7,6 +7,7 @@
 #include "cli/trace_story.h"
 #include "cli/verb.h"
 #include "common/number.h"
+#include "decode/clock.h"
 #include "report/flame.h"
 
 #define ACCEPT	(ACCEPT_NO_COUNT | ACCEPT_OWN_FORMAT | ACCEPT_OUTPUT)
@@ -78,6 +79,15 @@ static int on_event(void *context, const struct ptw_story_event *event)
 	return ptw_flame_take(context, event);
 }
 
+static void say_nothing_found(struct trace_source *source)
+{
+	if (!ptw_clock_known(source->view[0].params))
+		trace_source_nothing(source, "without --nom-freq N nothing is known about times");
+	else
+		trace_source_nothing(source, "no time was spent%s; `ptwatch stat` tells what there is in the trace",
+				     own.idle ? "" : ", but perhaps by idle threads (--idle)");
+}
+
 static int report(struct trace_source *source, struct ptw_out *out, struct ptw_error *err)
 {
 	struct trace_story_options story = {
@@ -97,6 +107,8 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 		ptw_flame_write_svg(flame, options->input ? options->input : options->raw, out);
 	else if (!ret)
 		ptw_flame_write_folded(flame, out);
+	if (!ret && ptw_flame_empty(flame))
+		say_nothing_found(source);
 	ptw_flame_free(flame);
 	return ret;
 }

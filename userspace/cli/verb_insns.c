@@ -178,6 +178,8 @@ static int report_all(struct trace_source *source, const struct tools *tools, st
 		ptw_out_printf(out, "%" PRIu64 "\n", total);
 	if (insns.found && !found.insns)
 		say_nothing_found(&found);
+	else if (!insns.found && (options->count ? !total : !ptw_out_any(out)))
+		trace_source_nothing(source, "no instruction in the trace; `ptwatch packets` tells what there is in it");
 	return 0;
 }
 

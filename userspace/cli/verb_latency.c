@@ -99,6 +99,30 @@ static int on_event(void *context, const struct ptw_story_event *event)
 	return ptw_latency_take(context, event);
 }
 
+static void say_no_pair(struct trace_source *source, const struct ptw_latency *latency)
+{
+	bool markers = !strncmp(own.from, "marker:", 7) || !strncmp(own.to, "marker:", 7);
+	const char *look = markers ? "`ptwatch markers` tells which markers there are" : "`ptwatch flame` tells which functions ran";
+	char started[CLI_TIMES], ended[CLI_TIMES];
+	uint64_t starts, ends;
+
+	ptw_latency_unmatched(latency, &starts, &ends);
+	cli_times(starts, started);
+	cli_times(ends, ended);
+	if (!starts && !ends)
+		trace_source_nothing(source, "no pair: neither %s nor %s came by in the trace; %s", own.from, own.to, look);
+	else if (!starts)
+		trace_source_nothing(source, "no pair: %s came by %s, but %s never; %s", own.to, ended, own.from, look);
+	else if (!ends)
+		trace_source_nothing(source, "no pair: %s came by %s, but %s never; %s", own.from, started, own.to, look);
+	else if (own.by)
+		trace_source_nothing(source, "no pair: %s came by %s and %s %s, but never with the same %s; look at them: `ptwatch markers`",
+				     own.from, started, own.to, ended, own.by);
+	else
+		trace_source_nothing(source, "no pair: %s came by %s and %s %s, but in no thread one after the other; turn --from and --to "
+				     "round, or pair markers across threads with --by FIELD", own.from, started, own.to, ended);
+}
+
 static int report(struct trace_source *source, struct ptw_out *out, struct ptw_error *err)
 {
 	struct ptw_latency_options latency = { .format = own.names, .by = -1, .worst = own.worst };
@@ -126,6 +150,8 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 		ret = ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
 	if (!ret)
 		(source->options->format == PTW_FORMAT_JSON ? ptw_latency_write_json : ptw_latency_write_text)(story.context, out);
+	if (!ret && !ptw_latency_count(story.context))
+		say_no_pair(source, story.context);
 	ptw_latency_free(story.context);
 	return ret;
 }

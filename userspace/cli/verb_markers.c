@@ -98,6 +98,11 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 		return -1;
 	if (source->options->count)
 		ptw_out_printf(out, "%" PRIu64 "\n", markers.count);
+	if (!markers.count && markers.others)
+		trace_source_nothing(source, "no marker of type %s among %" PRIu64 "; without --type all are shown", own.type_text,
+				     markers.others);
+	else if (!markers.count)
+		trace_source_nothing(source, "no PTWRITE in the trace; record with --ptw a program that executes it");
 	return 0;
 }
 

@@ -42,6 +42,8 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 			return -1;
 		total += count;
 	}
+	if (!total)
+		trace_source_nothing(source, "no packet in the trace: are these bytes of Intel PT?");
 	if (source->options->count)
 		ptw_out_printf(out, "%" PRIu64 "\n", total);
 	return 0;

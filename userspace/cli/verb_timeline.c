@@ -93,7 +93,8 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 	story.context = timeline;
 	ret = trace_story_run(source, &story, err);
 	add_alarms(timeline, trace_source_recording(source));
-	ptw_timeline_end(timeline);
+	if (!ptw_timeline_end(timeline) && !ret)
+		trace_source_nothing(source, "nothing ran in the trace, so the picture is empty; `ptwatch stat` tells what there is in it");
 	ptw_timeline_free(timeline);
 	return ret;
 }

@@ -14,6 +14,7 @@
 #define LOOKAHEAD	65536	/* lines */
 #define INDENT		2
 #define MAX_INDENT	40
+#define SHORT_NAME	16	/* columns that are left of a long name */
 
 enum line_kind {
 	LINE_CALL, LINE_TAIL_CALL, LINE_INTERRUPT, LINE_EXCEPTION, LINE_SYSCALL,
@@ -25,6 +26,8 @@ struct line {
 	bool has_time;
 	bool returned;		/* @total and @self are known */
 	bool wanted;		/* near what --around names */
+	bool too_deep;		/* below it, deeper than asked for */
+	bool after_others;	/* some were left out before it */
 	int32_t cpu;
 	const struct ptw_thread *thread;
 	uint64_t stretch;
@@ -46,6 +49,7 @@ struct stretch {
 struct thread_state {
 	uint64_t stretch;	/* number among calls->stretch */
 	uint64_t story_stretch;
+	uint64_t inside;	/* so many frames of its stack are of what --around names */
 	struct thread_state *next;
 };
 
@@ -53,20 +57,37 @@ struct ptw_calls {
 	struct ptw_calls_options options;
 	struct ptw_out *out;
 	struct ptw_ring lines;		/* struct line */
+	struct ptw_ring kept;		/* of those that are shown, the last ones, where not all lines are */
 	struct thread_state *threads;
 	struct stretch *stretch;
 	uint64_t stretch_first;		/* number of stretch[0] */
 	size_t stretch_count, stretch_room;
-	uint64_t count;
+	struct ptw_calls_found found;
 	uint64_t newest;		/* time */
 	uint64_t wanted_until;		/* number of the line after the last one that is near */
-	uint64_t written_until;		/* number of the line after the last one that was written */
 	bool skipped;			/* lines were, since */
 	bool alarm_told;
 	const struct ptw_thread *last_thread;	/* of the line written last */
 	struct ptw_story_thread *last_story;	/* whose event came last */
-	uint64_t marker;		/* to be told with the next line */
 };
+
+/* What a frame's .user holds: where its line is, and that it is to be written. */
+#define FRAME_WANTED	1
+
+static uint64_t frame_line(const struct ptw_frame *frame)
+{
+	return ((uint64_t)(uintptr_t)frame->user >> 1) - 1;
+}
+
+static void set_frame_line(struct ptw_frame *frame, uint64_t number, unsigned int flags)
+{
+	frame->user = (void *)(uintptr_t)((number + 1) << 1 | flags);
+}
+
+static bool frame_wanted(const struct ptw_frame *frame)
+{
+	return (uintptr_t)frame->user & FRAME_WANTED;
+}
 
 struct ptw_calls *ptw_calls_new(const struct ptw_calls_options *options, struct ptw_out *out)
 {
@@ -76,7 +97,7 @@ struct ptw_calls *ptw_calls_new(const struct ptw_calls_options *options, struct 
 		return NULL;
 	c->options = *options;
 	c->out = out;
-	c->lines.element = sizeof(struct line);
+	c->lines.element = c->kept.element = sizeof(struct line);
 	return c;
 }
 
@@ -144,15 +165,51 @@ static int64_t shown_depth(const struct ptw_calls *c, const struct line *line)
 
 /* ---- text ---- */
 
-/* "sym+0x1d [module]" */
-static int format_place(char *buf, size_t size, const struct ptw_place *place, uint64_t addr)
+static bool continues(char byte)
 {
+	return (byte & 0xc0) == 0x80;
+}
+
+static int columns_of(const char *text)
+{
+	int columns = 0;
+
+	for (; *text; text++)
+		columns += !continues(*text);
+	return columns;
+}
+
+/* @name in no more than @width columns: of a longer one both ends, with … in the middle. */
+static void format_name(char *buf, size_t size, const char *name, int width)
+{
+	int columns = width ? columns_of(name) : 0, head = width / 2, skip = columns - width + 1;
+	const char *at = name, *rest;
+
+	if (columns <= width) {
+		snprintf(buf, size, "%s", name);
+		return;
+	}
+	for (; head; head--)
+		for (at++; continues(*at); at++)
+			;
+	for (rest = at; skip; skip--)
+		for (rest++; continues(*rest); rest++)
+			;
+	snprintf(buf, size, "%.*s…%s", (int)(at - name), name, rest);
+}
+
+/* "sym+0x1d [module]"; @width: at most so many columns for the symbol, 0: as many as it has */
+static int format_place(char *buf, size_t size, const struct ptw_place *place, uint64_t addr, int width)
+{
+	char name[256];
+
 	if (!addr)
 		return snprintf(buf, size, "?");
 	if (!place->symbol)
 		return snprintf(buf, size, "0x%016" PRIx64, addr);
-	return snprintf(buf, size, place->object ? "%s+0x%" PRIx64 " [%s]" : "%s+0x%" PRIx64, place->symbol->name,
-			addr - place->start, place->object);
+	format_name(name, sizeof(name), place->symbol->name, width);
+	return snprintf(buf, size, place->object ? "%s+0x%" PRIx64 " [%s]" : "%s+0x%" PRIx64, name, addr - place->start,
+			place->object);
 }
 
 static int text_times(const struct ptw_calls *c, char *buf, size_t size, const struct line *line)
@@ -184,12 +241,14 @@ static const char *thread_name(const struct ptw_thread *thread, char *buf, size_
 	return buf;
 }
 
-static void format_what(const struct ptw_calls *c, char *buf, size_t size, const struct line *line, enum ptw_colour *colour)
+/* @width: of each of the two names at most so many columns; 0: as many as it has */
+static void format_what(const struct ptw_calls *c, char *buf, size_t size, const struct line *line, enum ptw_colour *colour,
+			const int width[2])
 {
-	char ip[256], from[256];
+	char ip[400], from[400];
 
-	format_place(ip, sizeof(ip), &line->place, line->ip);
-	format_place(from, sizeof(from), &line->from_place, line->from);
+	format_place(ip, sizeof(ip), &line->place, line->ip, width[0]);
+	format_place(from, sizeof(from), &line->from_place, line->from, width[1]);
 	*colour = PTW_PLAIN;
 	switch (line->kind) {
 	case LINE_CALL:
@@ -246,21 +305,19 @@ static void format_what(const struct ptw_calls *c, char *buf, size_t size, const
 	}
 }
 
-/* Cut @text to @width columns, with … at its end. */
-static void cut_text(char *text, int width)
+/* How wide the two names of @line may be for it to get so many columns narrower; they keep enough to be known by. */
+static void shorten(const struct line *line, int excess, int width[2])
 {
-	int columns = 0;
-	char *at, *last = text;
+	const struct ptw_symbol *symbol[2] = { line->ip ? line->place.symbol : NULL, line->from ? line->from_place.symbol : NULL };
+	int i;
 
-	for (at = text; *at; at++) {
-		if ((*at & 0xc0) == 0x80)
-			continue;
-		if (++columns == width)
-			last = at;
-		if (columns > width) {
-			strcpy(last, "…");
+	for (i = 0; i < 2; i++)
+		width[i] = symbol[i] ? columns_of(symbol[i]->name) : 0;
+	for (; excess > 0; excess--) {
+		i = width[1] > width[0];
+		if (width[i] <= SHORT_NAME)
 			return;
-		}
+		width[i]--;
 	}
 }
 
@@ -269,7 +326,7 @@ static void text_line(struct ptw_calls *c, const struct line *line, int64_t dept
 	int64_t indent = INDENT * depth;
 	char head[128], what[1024];
 	enum ptw_colour colour;
-	int length;
+	int width[2] = { 0 }, length;
 
 	length = text_times(c, head, sizeof(head), line);
 	if (line->cpu >= 0)
@@ -282,10 +339,12 @@ static void text_line(struct ptw_calls *c, const struct line *line, int64_t dept
 	else
 		length += snprintf(head, sizeof(head), " %*s", (int)indent, "");
 	ptw_out_text(c->out, head);
-	format_what(c, what, sizeof(what) - 8, line, &colour);
+	format_what(c, what, sizeof(what), line, &colour, width);
 	/* The alarm is what all the rest is about. */
-	if (c->options.width && line->kind != LINE_ALARM && line->kind != LINE_GAP)
-		cut_text(what, c->options.width - length > 20 ? c->options.width - length : 20);
+	if (c->options.width && line->kind != LINE_ALARM && length + columns_of(what) > c->options.width) {
+		shorten(line, length + columns_of(what) - c->options.width, width);
+		format_what(c, what, sizeof(what), line, &colour, width);
+	}
 	ptw_out_colour(c->out, colour);
 	ptw_out_text(c->out, what);
 	if (colour != PTW_PLAIN)
@@ -309,14 +368,14 @@ static const char *kind_name(int kind)
 
 static void json_place(struct ptw_out *out, const char *key, const char *symbol_key, const struct ptw_place *place, uint64_t addr)
 {
-	char name[256];
+	char name[400];
 
 	if (!addr)
 		return;
 	ptw_out_printf(out, ",\"%s\":\"0x%016" PRIx64 "\"", key, addr);
 	if (!place->symbol)
 		return;
-	format_place(name, sizeof(name), place, addr);
+	format_place(name, sizeof(name), place, addr, 0);
 	ptw_out_printf(out, ",\"%s\":", symbol_key);
 	ptw_out_json_string(out, name);
 }
@@ -352,57 +411,132 @@ static void json_line(struct ptw_calls *c, const struct line *line, int64_t dept
 
 /* ---- lines come and go ---- */
 
+/* Is it among what is wanted, wherever the window is? */
+static bool is_shown(const struct ptw_calls *c, const struct line *line)
+{
+	if (c->options.around)
+		return line->wanted;
+	/* What breaks the story is shown however deep it is. */
+	return !c->options.depth || (uint64_t)shown_depth(c, line) < c->options.depth || line->kind == LINE_GAP ||
+	       line->kind == LINE_ALARM || line->kind == LINE_SWITCH;
+}
+
 static void write_line(struct ptw_calls *c, const struct line *line)
 {
-	int64_t depth = shown_depth(c, line);
-	/* What breaks the story is shown however deep it is. */
-	bool always = line->kind == LINE_GAP || line->kind == LINE_ALARM || line->kind == LINE_SWITCH;
-
-	if (c->out->error || (c->options.depth && (uint64_t)depth >= c->options.depth && !always))
+	if (c->out->error)
 		return;
-	if (c->options.around && !line->wanted) {
-		c->skipped = true;
-		return;
-	}
-	c->count += is_call(line->kind);
+	c->found.lines++;
+	c->found.calls += is_call(line->kind);
 	if (c->options.count_only)
 		return;
 	if (c->options.format == PTW_FORMAT_JSON) {
-		json_line(c, line, depth);
+		json_line(c, line, shown_depth(c, line));
 	} else if (c->options.format == PTW_FORMAT_TEXT) {
-		if (c->skipped && c->last_thread)
+		if (line->after_others && c->last_thread)
 			ptw_out_text(c->out, "…\n");
-		text_line(c, line, depth);
+		text_line(c, line, shown_depth(c, line));
 	} else if (is_call(line->kind)) {
 		ptw_out_ip_line(c->out, line->ip);
 	}
-	c->skipped = false;
 	c->last_thread = line->thread;
 }
 
-static void drop_first(struct ptw_calls *c, bool write)
+static void forget_line(struct ptw_calls *c, const struct line *line)
 {
-	struct line *line = ptw_ring_first(&c->lines);
-
-	if (write)
-		write_line(c, line);
 	c->stretch[line->stretch - c->stretch_first].lines--;
 	forget_stretches(c);
 	free(line->text);
+}
+
+static void drop_kept(struct ptw_calls *c, bool write)
+{
+	struct line *line = ptw_ring_first(&c->kept);
+
+	if (write)
+		write_line(c, line);
+	forget_line(c, line);
+	ptw_ring_pop(&c->kept);
+}
+
+/* Are the last ones wanted of fewer lines than all? Then which these are is known only when all were seen. */
+static bool keeps(const struct ptw_calls *c)
+{
+	return c->options.tail && (c->options.around || c->options.depth);
+}
+
+/* The first line is over: into the output, or behind what is kept for it. */
+static int pass_first(struct ptw_calls *c)
+{
+	struct line *line = ptw_ring_first(&c->lines), *kept;
+
+	if (!is_shown(c, line)) {
+		c->skipped = c->skipped || c->options.around;
+		forget_line(c, line);
+	} else {
+		line->after_others = c->skipped;
+		c->skipped = false;
+		if (keeps(c)) {
+			kept = ptw_ring_push(&c->kept);
+			if (!kept)
+				return -1;
+			*kept = *line;
+			while (c->kept.count > c->options.tail)
+				drop_kept(c, false);
+		} else {
+			write_line(c, line);
+			forget_line(c, line);
+		}
+	}
+	ptw_ring_pop(&c->lines);
+	return 0;
+}
+
+static void drop_first(struct ptw_calls *c)
+{
+	forget_line(c, ptw_ring_first(&c->lines));
 	ptw_ring_pop(&c->lines);
 }
 
-static void keep_window(struct ptw_calls *c)
+static int keep_window(struct ptw_calls *c)
 {
+	uint64_t lookahead = c->options.tail > LOOKAHEAD ? c->options.tail : LOOKAHEAD;
+	bool tail = c->options.tail && !keeps(c);
 	struct line *line;
 
-	while (c->options.tail && c->lines.count > c->options.tail)
-		drop_first(c, false);
+	while (tail && c->lines.count > c->options.tail)
+		drop_first(c);
 	if (c->options.last_ns)
 		while ((line = ptw_ring_first(&c->lines)) && line->time + c->options.last_ns < c->newest)
-			drop_first(c, false);
-	while (!c->options.tail && !c->options.last_ns && c->lines.count > LOOKAHEAD)
-		drop_first(c, true);
+			drop_first(c);
+	while (!tail && !c->options.last_ns && c->lines.count > lookahead)
+		if (pass_first(c))
+			return -1;
+	return 0;
+}
+
+/* So many levels below what --around names are wanted, and nothing deeper. */
+static bool in_reach(const struct ptw_calls *c, const struct ptw_story_thread *thread, size_t level)
+{
+	size_t frame = thread->frame_count;
+
+	while (frame-- && level - frame <= c->options.depth)
+		if (ptw_function_is(c->options.around, &thread->frame[frame]))
+			return true;
+	return false;
+}
+
+static void set_wanted(struct ptw_calls *c, struct line *line, const struct ptw_story_event *event,
+		       const struct thread_state *state)
+{
+	size_t level = event->thread->frame_count;
+
+	line->wanted = c->lines.popped + c->lines.count - 1 < c->wanted_until;
+	if (!c->options.around || !c->options.depth || !state->inside)
+		return;
+	/* What breaks the story is shown however deep it is. */
+	line->wanted = line->kind == LINE_GAP || line->kind == LINE_SWITCH ||
+		       in_reach(c, event->thread, line->kind == LINE_MARKER ? level : level - 1);
+	line->too_deep = !line->wanted;
 }
 
 static struct line *add_line(struct ptw_calls *c, const struct ptw_story_event *event, enum line_kind kind, int64_t depth)
@@ -419,8 +553,8 @@ static struct line *add_line(struct ptw_calls *c, const struct ptw_story_event *
 	*line = (struct line){
 		.kind = kind, .has_time = event->has_time, .time = event->time, .cpu = event->cpu,
 		.thread = event->thread->info, .stretch = state->stretch, .depth = depth,
-		.wanted = c->lines.popped + c->lines.count - 1 < c->wanted_until,
 	};
+	set_wanted(c, line, event, state);
 	stretch = &c->stretch[state->stretch - c->stretch_first];
 	stretch->lines++;
 	if (depth < stretch->outermost)
@@ -436,52 +570,108 @@ static void place_at(const struct ptw_story_event *event, uint64_t addr, struct 
 		*place = (struct ptw_place){ 0 };
 }
 
-/* The lines near this one, and those of the functions that it was called from. */
+static const uint8_t frame_kinds[] = {
+	[PTW_FRAME_BEGIN] = LINE_BEGIN,		[PTW_FRAME_SWITCH] = LINE_STACK,
+	[PTW_FRAME_CALL] = LINE_CALL,		[PTW_FRAME_TAIL_CALL] = LINE_TAIL_CALL,
+	[PTW_FRAME_INTERRUPT] = LINE_INTERRUPT, [PTW_FRAME_EXCEPTION] = LINE_EXCEPTION,
+	[PTW_FRAME_SYSCALL] = LINE_SYSCALL,
+};
+
+static uint64_t last_line(const struct ptw_calls *c)
+{
+	return c->lines.popped + c->lines.count - 1;
+}
+
+static void fill_enter(const struct ptw_story_event *event, struct line *line, const struct ptw_frame *frame)
+{
+	line->ip = frame->ip;
+	line->place = frame->place;
+	line->from = frame->from;
+	place_at(event, line->from, &line->from_place);
+}
+
+/* The function that @frame entered before the oldest line that is still there: it led to what comes now. */
+static int add_frame(struct ptw_calls *c, const struct ptw_story_event *event, struct ptw_frame *frame)
+{
+	struct line *line = add_line(c, event, frame_kinds[frame->kind], frame->depth);
+
+	if (!line)
+		return -1;
+	fill_enter(event, line, frame);
+	line->has_time = frame->entered != 0;
+	line->time = frame->entered;
+	set_frame_line(frame, last_line(c), 0);
+	return 0;
+}
+
+/* The functions that called what is entered, as far as they are not among the lines any more. */
+static int add_callers(struct ptw_calls *c, const struct ptw_story_event *event)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < event->thread->frame_count; i++) {
+		struct ptw_frame *frame = &event->thread->frame[i];
+
+		if (frame->user && !frame_wanted(frame) && !ptw_ring_at(&c->lines, frame_line(frame)) && add_frame(c, event, frame))
+			return -1;
+	}
+	return 0;
+}
+
+/* The lines near the last one, and those of the functions that it was called from. */
 static void want(struct ptw_calls *c, const struct ptw_story_thread *thread)
 {
-	uint64_t number = c->lines.popped + c->lines.count - 1, i;
+	uint64_t number = last_line(c), i;
 	uint64_t first = number > c->options.context ? number - c->options.context : 0;
 	struct line *line;
 	size_t frame;
 
-	for (i = first > c->lines.popped ? first : c->lines.popped; i <= number; i++)
-		((struct line *)ptw_ring_at(&c->lines, i))->wanted = true;
+	for (i = first > c->lines.popped ? first : c->lines.popped; i <= number; i++) {
+		line = ptw_ring_at(&c->lines, i);
+		line->wanted = line->wanted || !line->too_deep;
+	}
 	for (frame = 0; frame < thread->frame_count; frame++) {
-		line = ptw_ring_at(&c->lines, (uint64_t)(uintptr_t)thread->frame[frame].user - 1);
-		if (line)
-			line->wanted = true;
+		line = thread->frame[frame].user ? ptw_ring_at(&c->lines, frame_line(&thread->frame[frame])) : NULL;
+		if (!line)
+			continue;
+		line->wanted = true;
+		set_frame_line(&thread->frame[frame], frame_line(&thread->frame[frame]), FRAME_WANTED);
 	}
 	c->wanted_until = number + 1 + c->options.context;
 }
 
 static int take_enter(struct ptw_calls *c, const struct ptw_story_event *event)
 {
-	static const uint8_t kinds[] = {
-		[PTW_FRAME_BEGIN] = LINE_BEGIN,		[PTW_FRAME_SWITCH] = LINE_STACK,
-		[PTW_FRAME_CALL] = LINE_CALL,
-		[PTW_FRAME_TAIL_CALL] = LINE_TAIL_CALL, [PTW_FRAME_INTERRUPT] = LINE_INTERRUPT,
-		[PTW_FRAME_EXCEPTION] = LINE_EXCEPTION, [PTW_FRAME_SYSCALL] = LINE_SYSCALL,
-	};
-	struct line *line = add_line(c, event, kinds[event->frame->kind], event->frame->depth);
+	bool around = c->options.around && ptw_function_is(c->options.around, event->frame);
+	struct thread_state *state = around ? state_of(c, event->thread) : NULL;
+	struct line *line;
 
+	if (around && (!state || (c->options.last_ns ? 0 : add_callers(c, event))))
+		return -1;
+	if (around)
+		state->inside++;
+	c->found.entries += around;
+	line = add_line(c, event, frame_kinds[event->frame->kind], event->frame->depth);
 	if (!line)
 		return -1;
-	line->ip = event->frame->ip;
-	line->place = event->frame->place;
-	line->from = event->frame->from;
-	place_at(event, line->from, &line->from_place);
-	event->frame->user = (void *)(uintptr_t)(c->lines.popped + c->lines.count);
-	if (c->options.around && ptw_function_is(c->options.around, event->frame))
+	fill_enter(event, line, event->frame);
+	set_frame_line(event->frame, last_line(c), 0);
+	if (around)
 		want(c, event->thread);
-	keep_window(c);
-	return 0;
+	return keep_window(c);
 }
 
 static void take_leave(struct ptw_calls *c, const struct ptw_story_event *event)
 {
-	struct line *line = ptw_ring_at(&c->lines, (uint64_t)(uintptr_t)event->frame->user - 1);
+	struct thread_state *state = event->thread->user;
+	struct line *line;
 
-	if (!line || !event->frame->user || event->cut || line->kind == LINE_BEGIN || line->kind == LINE_STACK)
+	if (!event->frame->user)
+		return;
+	if (c->options.around && state && ptw_function_is(c->options.around, event->frame))
+		state->inside--;
+	line = ptw_ring_at(&c->lines, frame_line(event->frame));
+	if (!line || event->cut || line->kind == LINE_BEGIN || line->kind == LINE_STACK)
 		return;
 	line->returned = true;
 	line->total = event->frame->total;
@@ -508,8 +698,7 @@ static int take_other(struct ptw_calls *c, const struct ptw_story_event *event)
 		line->value = event->value;
 		place_at(event, line->ip, &line->place);
 	}
-	keep_window(c);
-	return 0;
+	return keep_window(c);
 }
 
 /* The first event that comes behind the access: in the same trace, with more instructions executed, or the trap. */
@@ -547,7 +736,8 @@ static int tell_alarm(struct ptw_calls *c, struct ptw_story_thread *thread, cons
 	/* A watch for execution hits where the last branch went, before the instruction there. */
 	line->ip = c->options.alarm->access == PTWATCH_ACCESS_X ? c->options.alarm->ip : c->options.point.access_ip;
 	place_at(&event, line->ip, &line->place);
-	keep_window(c);
+	if (keep_window(c))
+		return -1;
 	return c->options.beyond_alarm ? 0 : 1;
 }
 
@@ -582,13 +772,21 @@ int ptw_calls_take(struct ptw_calls *c, const struct ptw_story_event *event)
 	}
 }
 
-uint64_t ptw_calls_end(struct ptw_calls *c)
+int ptw_calls_end(struct ptw_calls *c, struct ptw_calls_found *found)
 {
+	int ret = 0;
+
 	if (c->options.alarm && c->options.point.found && !c->alarm_told && c->last_story)
-		tell_alarm(c, c->last_story, NULL);
-	while (c->lines.count)
-		drop_first(c, true);
-	return c->count;
+		ret = tell_alarm(c, c->last_story, NULL);
+	while (ret >= 0 && c->lines.count)
+		ret = pass_first(c);
+	while (ret >= 0 && c->kept.count)
+		drop_kept(c, true);
+	found->calls += c->found.calls;
+	found->lines += c->found.lines;
+	found->entries += c->found.entries;
+	c->found = (struct ptw_calls_found){ 0 };
+	return ret < 0 ? -1 : 0;
 }
 
 void ptw_calls_free(struct ptw_calls *c)
@@ -601,11 +799,12 @@ void ptw_calls_free(struct ptw_calls *c)
 		c->threads = state->next;
 		free(state);
 	}
-	while (c->lines.count) {
-		free(((struct line *)ptw_ring_first(&c->lines))->text);
-		ptw_ring_pop(&c->lines);
-	}
+	while (c->lines.count)
+		drop_first(c);
+	while (c->kept.count)
+		drop_kept(c, false);
 	ptw_ring_free(&c->lines);
+	ptw_ring_free(&c->kept);
 	free(c->stretch);
 	free(c);
 }

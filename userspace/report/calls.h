@@ -20,9 +20,9 @@ struct ptw_calls_options {
 	bool count_only;		/* write nothing, only count what would be written */
 	uint64_t tail;			/* only so many lines at the end; 0: all */
 	uint64_t last_ns;		/* only what happened so long before the end; 0: all */
-	uint64_t depth;			/* only so many levels; 0: all */
+	uint64_t depth;			/* only so many levels, with @around below it; 0: all */
 	const struct ptw_function *around;	/* only lines near an entry of this function; NULL: all */
-	uint64_t context;		/* … so many before and after it */
+	uint64_t context;		/* … so many before and after it, but none that is too deep */
 	int32_t tid;			/* only this thread; -1: all */
 	int width;			/* columns of a line of text; 0: as long as it gets */
 
@@ -41,11 +41,19 @@ struct ptw_calls *ptw_calls_new(const struct ptw_calls_options *options, struct 
 /** ptw_calls_take() - an event of the story. Return: 0; 1: nothing more is wanted; -1: out of memory. */
 int ptw_calls_take(struct ptw_calls *calls, const struct ptw_story_event *event);
 
+/* What there is within what the options ask for. */
+struct ptw_calls_found {
+	uint64_t calls;		/* and interrupts and system calls */
+	uint64_t lines;		/* … and all else that is told */
+	uint64_t entries;	/* of what .around names, in the whole trace */
+};
+
 /**
  * ptw_calls_end() - write what is still to be written
- * Return: how many calls, interrupts and system calls are within what the options ask for.
+ * @found: what was found is added
+ * Return: 0; -1: out of memory.
  */
-uint64_t ptw_calls_end(struct ptw_calls *calls);
+int ptw_calls_end(struct ptw_calls *calls, struct ptw_calls_found *found);
 void ptw_calls_free(struct ptw_calls *calls);
 
 #endif /* PTWATCH_REPORT_CALLS_H */

@@ -140,6 +140,15 @@ int ptw_flame_take(struct ptw_flame *f, const struct ptw_story_event *event)
 	return 0;
 }
 
+bool ptw_flame_empty(const struct ptw_flame *f)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->count && !f->node[i].self; i++)
+		;
+	return i == f->count;
+}
+
 /* ---- folded ---- */
 
 static void write_stack(const struct ptw_flame *f, uint32_t node, struct ptw_out *out, const char *between, bool json)

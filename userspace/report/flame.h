@@ -14,6 +14,9 @@ struct ptw_flame *ptw_flame_new(bool idle, int32_t tid);
 /** ptw_flame_take() - an event of the story. Return: 0; -1: out of memory. */
 int ptw_flame_take(struct ptw_flame *flame, const struct ptw_story_event *event);
 
+/** ptw_flame_empty() - whether no time was spent on any stack */
+bool ptw_flame_empty(const struct ptw_flame *flame);
+
 /** ptw_flame_write_folded() - a line for each stack: "thread;outer;inner 1234", the number being nanoseconds on the CPU */
 void ptw_flame_write_folded(const struct ptw_flame *flame, struct ptw_out *out);
 

@@ -79,8 +79,12 @@ static void json_marker(const struct ptw_markers *m, const struct ptw_story_even
 
 int ptw_markers_take(struct ptw_markers *m, const struct ptw_story_event *event)
 {
-	if (event->kind != PTW_STORY_MARKER || (m->has_type && ptw_marker_get(m->format, 0, event->value) != m->type))
+	if (event->kind != PTW_STORY_MARKER)
 		return 0;
+	if (m->has_type && ptw_marker_get(m->format, 0, event->value) != m->type) {
+		m->others++;
+		return 0;
+	}
 	m->count++;
 	if (m->count_only)
 		return 0;

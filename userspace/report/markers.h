@@ -15,6 +15,7 @@ struct ptw_markers {
 	bool has_type;		/* only markers whose first field is @type */
 	uint64_t type;
 	uint64_t count;		/* so far */
+	uint64_t others;	/* … and of other types */
 };
 
 /** ptw_markers_take() - an event of the story; other than markers are passed over */

@@ -12,12 +12,14 @@ void ptw_out_init(struct ptw_out *out, FILE *file, bool colour)
 	out->error = 0;
 	out->colour = colour;
 	out->used = 0;
+	out->written = 0;
 }
 
 static void write_out(struct ptw_out *out)
 {
 	if (out->used && !out->error && fwrite(out->buf, 1, out->used, out->file) != out->used)
 		out->error = errno ? errno : EIO;
+	out->written += out->used;
 	out->used = 0;
 }
 

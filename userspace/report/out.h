@@ -13,6 +13,7 @@ struct ptw_out {
 	int error;	/* errno of the first write that failed, 0: none; nothing more is written then */
 	bool colour;	/* escape sequences are wanted */
 	size_t used;
+	uint64_t written;	/* bytes, without those in @buf */
 	char buf[1 << 16];
 };
 
@@ -31,6 +32,12 @@ void ptw_out_json_string(struct ptw_out *out, const char *text);
 
 /** ptw_out_colour() - switch to @colour where colours are wanted; PTW_PLAIN ends it */
 void ptw_out_colour(struct ptw_out *out, enum ptw_colour colour);
+
+/** ptw_out_any() - whether there is any output so far */
+static inline bool ptw_out_any(const struct ptw_out *out)
+{
+	return out->used || out->written;
+}
 
 /** ptw_out_flush() - write out what is buffered. Return: 0, or -1 when this or an earlier write failed. */
 int ptw_out_flush(struct ptw_out *out);

@@ -231,11 +231,12 @@ void ptw_timeline_alarm(struct ptw_timeline *t, const struct ptw_alarm *alarm, u
 		       alarm->address, alarm->ip);
 }
 
-void ptw_timeline_end(struct ptw_timeline *t)
+bool ptw_timeline_end(struct ptw_timeline *t)
 {
 	struct track *track;
 
 	for (track = t->tracks; track; track = track->next)
 		end_run(t, track, track->last > track->in_at ? track->last : track->in_at);
 	ptw_out_text(t->out, "\n]}\n");
+	return t->any;
 }

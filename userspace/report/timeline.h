@@ -31,8 +31,8 @@ int ptw_timeline_take(struct ptw_timeline *timeline, const struct ptw_story_even
 /** ptw_timeline_alarm() - an alarm that hit at @time */
 void ptw_timeline_alarm(struct ptw_timeline *timeline, const struct ptw_alarm *alarm, uint64_t time);
 
-/** ptw_timeline_end() - write the end; threads must still be there */
-void ptw_timeline_end(struct ptw_timeline *timeline);
+/** ptw_timeline_end() - write the end; threads must still be there. Return: whether there is anything to see. */
+bool ptw_timeline_end(struct ptw_timeline *timeline);
 void ptw_timeline_free(struct ptw_timeline *timeline);
 
 #endif /* PTWATCH_REPORT_TIMELINE_H */
