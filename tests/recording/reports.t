@@ -242,4 +242,23 @@ printf '\xff\xff\xff\xff' >"$tmp/other"
 run packets --raw "$tmp/other" --json
 like "$status $(tail -n 1 "$tmp/err")" '^3 .*no packet in the trace: are these bytes of Intel PT' 'packets of what is no trace'
 is "$(json)" valid 'packets: JSON all the same'
+
+# ---- a program's file that is not here
+
+data=$samples/perfdata-kernel/perf.data
+if [[ -r $data ]] && ! [[ -e /lib64/ld-2.23.so ]]; then
+	for verb in insns calls; do
+		run $verb -i "$data"
+		is "$status $(grep -c 'ld-2.23.so .*ran' "$tmp/err") $(grep -c 'no code of ld-2.23.so at 0x' "$tmp/err")" '3 1 5' \
+			"$verb: one line about the file, and each of its gaps"
+		like "$(<"$tmp/err")" "/lib64/ld-2.23.so with the build id a3f83cd3799ef4149d3763cee54dd18b967b7ddb ran, but is not here: copy it here .*"$'\n'".*no code of ld-2.23.so" \
+			'its name, its build id and what to do, before the first gap'
+		run $verb -i "$data" --json
+		is "$(grep -c '"error":".*no code of ld-2.23.so' "$tmp/out") $(json)" '5 valid' 'JSON, too'
+	done
+	perf script -i "$data" --show-mmap-events 2>/dev/null >"$tmp/mmaps" || true
+	like "$(<"$tmp/mmaps")" '\[0x7fb36d08b000\(0x227000\) .*: r-xp /lib64/ld-2.23.so' 'perf says that it was mapped at this address'
+else
+	skip 7 'no sample perfdata-kernel, or the file is here'
+fi
 done_testing

@@ -10,10 +10,12 @@
 #include <cmocka.h>
 
 #include <elf.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/ptwatch.h>
@@ -300,6 +302,76 @@ static void build_ids(void **state)
 	ASSERT_JUMPS("203 after 4", AT_200);
 }
 
+/* ---- files that are not here ---- */
+
+/* What is said of the gap at the first instruction, and what to do. */
+static void assert_missing(const char *name, const uint8_t *id, const char *gap, const char *advice)
+{
+	static const uint8_t trace[] = { AT_200, PAD8 };
+	struct ptw_stream_options options = { .threads = 1 };
+	struct ptw_recording *rec;
+	const struct ptw_flow *f;
+	struct ptw_stream *stream;
+	const char *text = NULL;
+
+	begin();
+	is_on_cpu(10);
+	maps(100, CODE, name, id);
+	assert_int_equal(ptw_recording_add_trace(writer, 0, trace, sizeof(trace) & ~7UL, NULL, 0, &err), 0);
+	assert_int_equal(ptw_recording_finish(writer, &err), 0);
+	rec = ptw_recording_open(in_dir("recording"), &err);
+	stream = rec ? ptw_stream_open(rec, &options, &err) : NULL;
+	assert_non_null(stream);
+	while (!text && (f = ptw_stream_next(stream)))
+		if (f->kind == PTW_FLOW_GAP) {
+			text = f->text;
+			assert_int_equal(f->from, CODE + 0x200);
+		}
+	assert_non_null(text);
+	assert_string_equal(text, gap);
+	ptw_stream_close(stream);
+	/* Once */
+	assert_string_equal(ptw_recording_advice(rec, text), advice);
+	assert_null(ptw_recording_advice(rec, text));
+	assert_null(ptw_recording_advice(rec, "no code of lib"));
+	/* For those who don't know which process ran, and only of files */
+	text = ptw_recording_missing_at(rec, CODE + 0xfff);
+	assert_string_equal(text ? text : "", name[0] == '/' && name[1] != '/' ? gap : "");
+	assert_null(ptw_recording_missing_at(rec, CODE + 0x1000));
+	ptw_recording_close(rec);
+}
+
+static void missing_files(void **state)
+{
+	static const uint8_t id[20] = { 0xab, 0xcd, [19] = 0x90 }, padded[20] = { 0xab, 0xcd, [15] = 0x70 };
+	struct timespec late[2] = { { .tv_sec = time(NULL) + 1000 }, { .tv_sec = time(NULL) + 1000 } };
+	char advice[1024];
+
+	assert_missing("/nowhere/libx.so.1", id, "no code of libx.so.1",
+		       "/nowhere/libx.so.1 with the build id abcd000000000000000000000000000000000090 ran, but is not here: copy it here "
+		       "from where it ran, or as ~/.debug/.build-id/ab/cd000000000000000000000000000000000090/elf (perf's cache; "
+		       "`perf archive` there collects all of them)");
+	assert_missing("/nowhere/libx.so.1", NULL, "no code of libx.so.1",
+		       "/nowhere/libx.so.1 ran, but is not here: copy it here from where it ran, with its time (cp -p)");
+	put_elf("lib", id_of_one, one, sizeof(one));
+	snprintf(advice, sizeof(advice),
+		 "%s is not the file here that ran, which had the build id abcd000000000000000000000000000000000090: put that one here as "
+		 "~/.debug/.build-id/ab/cd000000000000000000000000000000000090/elf (perf's cache; `perf archive` where it ran collects "
+		 "all of them)", in_dir("lib"));
+	assert_missing(in_dir("lib"), id, "no code of lib", advice);
+	assert_int_equal(utimensat(AT_FDCWD, in_dir("lib"), late, 0), 0);
+	snprintf(advice, sizeof(advice),
+		 "%s ran, but the file here is newer than the recording, which tells no build id: put here the one that ran, with its "
+		 "time, or record again (perf: with --buildid-mmap)", in_dir("lib"));
+	assert_missing(in_dir("lib"), NULL, "no code of lib", advice);
+	assert_missing("[vdso]", padded, "no code of [vdso]",
+		       "[vdso] with the build id abcd0000000000000000000000000070 ran, but is not here: copy it from where it ran to "
+		       "~/.debug/.build-id/ab/cd0000000000000000000000000070/vdso (perf's cache)");
+	assert_missing("//anon", NULL, "no code of memory without a file",
+		       "code ran that a program generated in memory: have it write what it generates as a jitdump file (jit-PID.dump) "
+		       "while it is recorded, as perf asks for, too");
+}
+
 static int setup(void **state)
 {
 	return mkdtemp(dir) ? 0 : -1;
@@ -321,6 +393,7 @@ int main(void)
 		cmocka_unit_test(programs),
 		cmocka_unit_test(mode_32),
 		cmocka_unit_test(build_ids),
+		cmocka_unit_test(missing_files),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

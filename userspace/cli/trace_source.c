@@ -163,8 +163,11 @@ struct ptw_recording *trace_source_recording(struct trace_source *source)
 void trace_source_gap(struct trace_source *source, const struct ptw_view *view, const char *kind,
 		      const char *text)
 {
+	const char *advice = source->recording ? ptw_recording_advice(source->recording, kind) : NULL;
 	size_t i = 0;
 
+	if (advice)
+		fprintf(stderr, "ptwatch %s: %s\n", source->options->verb, advice);
 	source->gaps++;
 	while (i < GAP_KINDS - 1 && source->gap[i].kind && strcmp(source->gap[i].kind, kind))
 		i++;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "flow/jit.h"
+#include "recording/binary.h"
 
 #define PAGE		4096ULL
 #define PAGES_LIMIT	65536	/* pages of changing code */
@@ -44,6 +45,7 @@ struct code_map {
 	uint64_t start, end;
 	uint64_t offset;
 	struct code_file *file;	/* NULL: there is no copy of it */
+	const char *missing;	/* what is said then */
 	uint64_t since, until;
 	const struct ptw_symbol *symbol;	/* of CODE_JIT */
 	uint8_t kind;		/* enum map_kind */
@@ -360,13 +362,6 @@ static int replace(struct ptw_code *code, struct code_space *space, uint64_t sta
 	return 0;
 }
 
-/* As the kernel calls executable memory that has no file */
-static bool is_generated(const char *name)
-{
-	return !strncmp(name, "//anon", 6) || !strncmp(name, "/memfd:", 7) || !strncmp(name, "/dev/zero", 9) ||
-	       !strncmp(name, "[anon", 5) || !strcmp(name, "[heap]") || !strncmp(name, "[stack", 6);
-}
-
 static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 {
 	struct code_space *space = current_space(code, e->pid, e->time);
@@ -380,7 +375,7 @@ static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 	path = ptw_recording_binary(code->rec, d.name, d.id, d.id_size);
 	map = (struct code_map){
 		.start = d.addr, .end = d.addr + d.size, .offset = d.pgoff, .since = e->time, .until = CODE_ALWAYS,
-		.kind = !path && is_generated(d.name) ? CODE_GENERATED : CODE_FILE,
+		.kind = !path && ptw_binary_generated(d.name) ? CODE_GENERATED : CODE_FILE,
 	};
 	/* A marker for those who look for generated code; nothing runs in it. */
 	if (jit_is_dump(d.name))
@@ -392,6 +387,8 @@ static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 		map.file = file_of(code, path, d.name);
 		if (!map.file)
 			return -1;
+	} else {
+		map.missing = ptw_recording_missing(code->rec, d.name, d.id, d.id_size);
 	}
 	return put_map(code, space, &map);
 }
@@ -1035,6 +1032,19 @@ uint64_t code_view_next_change(const struct code_view *view)
 	if (view->space && view->change < view->space->changes && view->space->change[view->change].time < next)
 		next = view->space->change[view->change].time;
 	return next;
+}
+
+const char *code_missing(const struct code_view *view, uint64_t addr)
+{
+	const struct code_space *space = view->space;
+	const struct code_map *m;
+
+	if (addr & CODE_KERNEL_HALF)
+		return NULL;
+	if (!space || (!space->maps && !space->began))
+		return ptw_recording_missing_at(view->code->rec, addr);
+	m = space_map_at(space, view->time, addr);
+	return m && !m->file ? m->missing : NULL;
 }
 
 bool code_view_is_flat(const struct code_view *view, uint64_t addr)

@@ -66,6 +66,9 @@ size_t code_read(const struct code_view *view, uint64_t addr, uint8_t *bytes, si
 /** code_note() - a copy of @text that stays as long as the code; of no more than some dozens different ones */
 const char *code_note(struct code_view *view, const char *text);
 
+/** code_missing() - what is said of code at @addr that code_read() does not have; NULL: nothing is known of it */
+const char *code_missing(const struct code_view *view, uint64_t addr);
+
 /** code_view_is_flat() - the code at @addr is that of the recording's image, whatever process runs */
 bool code_view_is_flat(const struct code_view *view, uint64_t addr);
 

@@ -13,6 +13,7 @@ struct slow_image {
 	struct pt_image_section_cache *cache;
 	struct pt_image *image;
 	struct code_view *view;
+	uint64_t missed;	/* where there was no code when it was read last */
 	/* Those that run: */
 	struct slow *slow;
 	struct engine *engine;
@@ -64,6 +65,8 @@ static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, u
 
 	settle(image->slow, image->engine, image->walk, ip);
 	n = code_read(image->view, ip, buffer, size);
+	if (!n)
+		image->missed = ip;
 	return n ? (int)n : -pte_nomap;
 }
 
@@ -462,7 +465,17 @@ static void set_time(struct slow *slow, struct engine *e, struct sink *s)
 	}
 }
 
-static void next_block(struct slow *slow, struct engine *e, struct sink *s)
+/* The block decoder can't go on; where a file is missing, that is what is said. */
+static void put_error(struct slow *slow, struct engine *e, struct sink *s, const struct slow_image *image)
+{
+	const char *text = slow->status == -pte_nomap ? code_missing(image->view, image->missed) : NULL;
+
+	if (text)
+		slow->last_ip = image->missed;
+	put_gap(slow, e, s, text ? text : pt_errstr(pt_errcode(slow->status)), offset_of(slow));
+}
+
+static void next_block(struct slow *slow, struct engine *e, struct sink *s, const struct slow_image *image)
 {
 	struct pt_block in = { .ninsn = 0 };
 	const uint64_t *until = NULL;
@@ -509,7 +522,7 @@ static void next_block(struct slow *slow, struct engine *e, struct sink *s)
 	if (!in.ninsn)
 		arrive_at_end(slow, s, in.ip);
 	slow->last_ip = in.ninsn ? in.end_ip : in.ip ? in.ip : slow->last_ip;
-	put_gap(slow, e, s, pt_errstr(pt_errcode(slow->status)), offset_of(slow));
+	put_error(slow, e, s, image);
 }
 
 enum engine_status slow_run(struct slow *slow, struct engine *e, struct sink *s, struct slow_image *image,
@@ -548,7 +561,7 @@ enum engine_status slow_run(struct slow *slow, struct engine *e, struct sink *s,
 		else if (slow->status & pts_eos && !slow->packets_over) {
 			slow->packets_over = true;
 		} else
-			next_block(slow, e, s);
+			next_block(slow, e, s, image);
 	}
 	keep_ahead(slow, s);
 	if (slow->cut && !s->failed)

@@ -92,3 +92,66 @@ char *ptw_binary_find(const char *name, const uint8_t *id, size_t id_size, time_
 		return strdup(name);
 	return id && id_size ? find_cached(id, id_size, vdso) : NULL;
 }
+
+bool ptw_binary_generated(const char *name)
+{
+	return !strncmp(name, "//anon", 6) || !strncmp(name, "/memfd:", 7) || !strncmp(name, "/dev/zero", 9) ||
+	       !strncmp(name, "[anon", 5) || !strcmp(name, "[heap]") || !strncmp(name, "[stack", 6);
+}
+
+static char *advice_for(const char *name, const char *id, bool known, bool here)
+{
+	char *text;
+	int ret;
+
+	if (known && here)
+		ret = asprintf(&text, "%s is not the file here that ran, which had the build id %s: put that one here as "
+			       "~/.debug/.build-id/%.2s/%s/elf (perf's cache; `perf archive` where it ran collects all of them)",
+			       name, id, id, id + 2);
+	else if (known && name[0] == '/')
+		ret = asprintf(&text, "%s with the build id %s ran, but is not here: copy it here from where it ran, or as "
+			       "~/.debug/.build-id/%.2s/%s/elf (perf's cache; `perf archive` there collects all of them)",
+			       name, id, id, id + 2);
+	else if (known)
+		ret = asprintf(&text, "%s with the build id %s ran, but is not here: copy it from where it ran to "
+			       "~/.debug/.build-id/%.2s/%s/vdso (perf's cache)", name, id, id, id + 2);
+	else if (here)
+		ret = asprintf(&text, "%s ran, but the file here is newer than the recording, which tells no build id: put here the one "
+			       "that ran, with its time, or record again (perf: with --buildid-mmap)", name);
+	else if (name[0] == '/')
+		ret = asprintf(&text, "%s ran, but is not here: copy it here from where it ran, with its time (cp -p)", name);
+	else
+		ret = asprintf(&text, "%s ran, but is not here, and the recording tells no build id to look for it by: record again (perf: "
+			       "with --buildid-mmap)", name);
+	return ret < 0 ? NULL : text;
+}
+
+/* A list without sizes pads shorter ids, of 16 and 8 bytes. */
+static size_t unpadded(const uint8_t *id, size_t size)
+{
+	static const uint8_t zeros[ID_MAX];
+
+	if (size < ID_MAX)
+		return size;
+	return memcmp(id + 16, zeros, ID_MAX - 16) ? ID_MAX : memcmp(id + 8, zeros, ID_MAX - 8) ? 16 : 8;
+}
+
+void ptw_binary_missing(const char *name, const uint8_t *id, size_t id_size, char **gap, char **advice)
+{
+	const char *last = strrchr(name, '/');
+	char text[2 * ID_MAX + 1] = "";
+	struct stat st;
+
+	*gap = *advice = NULL;
+	if (ptw_binary_generated(name)) {
+		*gap = strdup("no code of memory without a file");
+		*advice = strdup("code ran that a program generated in memory: have it write what it generates as a jitdump file "
+				 "(jit-PID.dump) while it is recorded, as perf asks for, too");
+		return;
+	}
+	if (id)
+		hex(id, unpadded(id, id_size), text);
+	if (asprintf(gap, "no code of %.100s", last && last[1] ? last + 1 : name) < 0)
+		*gap = NULL;
+	*advice = advice_for(name, text, id && id_size, name[0] == '/' && name[1] != '/' && is_file(name, &st));
+}

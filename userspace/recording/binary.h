@@ -20,6 +20,16 @@
  */
 char *ptw_binary_find(const char *name, const uint8_t *id, size_t id_size, time_t recorded);
 
+/**
+ * ptw_binary_missing() - in words, why ptw_binary_find() found nothing
+ * @gap: for each place where the code lacks: "no code of libx.so.1"; to be freed, NULL: out of memory
+ * @advice: what is not here, and what to do; likewise
+ */
+void ptw_binary_missing(const char *name, const uint8_t *id, size_t id_size, char **gap, char **advice);
+
+/** ptw_binary_generated() - whether @name is what the kernel calls executable memory that has no file */
+bool ptw_binary_generated(const char *name);
+
 /** ptw_binary_has_id() - whether the ELF file has that build id; a zero-padded one will do */
 bool ptw_binary_has_id(const char *path, const uint8_t *id, size_t id_size);
 

@@ -68,6 +68,8 @@ struct binary {
 	const uint8_t *id;	/* of the record, if it has one */
 	size_t id_size;
 	char *path;		/* NULL: nowhere */
+	char *gap, *advice;	/* … and what is said of that */
+	bool advised;
 };
 
 struct reader {
@@ -940,23 +942,37 @@ static int compare_binaries(const void *pa, const void *pb)
 }
 
 /* Looking for a file costs; a process tree maps the same few again and again. */
-static const char *binary_path(struct reader *r, const char *name, const uint8_t *id, size_t id_size)
+/* The place of @want among the binaries; *@found: it is there. */
+static size_t find_binary(const struct reader *r, const struct binary *want, bool *found)
 {
-	const struct build_id key = { .path = name }, *listed;
-	struct binary want = { .name = name, .id = id, .id_size = id_size }, *grown;
 	size_t low = 0, high = r->binaries;
 
+	*found = false;
 	while (low < high) {
 		size_t mid = (low + high) / 2;
-		int order = compare_binaries(&want, &r->binary[mid]);
+		int order = compare_binaries(want, &r->binary[mid]);
 
-		if (!order)
-			return r->binary[mid].path;
+		if (!order) {
+			*found = true;
+			return mid;
+		}
 		if (order < 0)
 			high = mid;
 		else
 			low = mid + 1;
 	}
+	return low;
+}
+
+static const char *binary_path(struct reader *r, const char *name, const uint8_t *id, size_t id_size)
+{
+	const struct build_id key = { .path = name }, *listed;
+	struct binary want = { .name = name, .id = id, .id_size = id_size }, *grown;
+	bool found;
+	size_t low = find_binary(r, &want, &found);
+
+	if (found)
+		return r->binary[low].path;
 	grown = grow(r->binary, r->binaries, sizeof(*grown));
 	if (!grown)
 		return NULL;
@@ -979,6 +995,8 @@ static const char *binary_path(struct reader *r, const char *name, const uint8_t
 	}
 	if (!want.path)
 		want.path = ptw_binary_find(name, id, id_size, r->time);
+	if (!want.path)
+		ptw_binary_missing(name, id, id_size, &want.gap, &want.advice);
 	grown[low] = want;
 	return want.path;
 }
@@ -987,6 +1005,45 @@ const char *ptw_recording_binary(const struct ptw_recording *recording, const ch
 				 size_t id_size)
 {
 	return recording->reader ? binary_path(recording->reader, name, id, id_size) : NULL;
+}
+
+const char *ptw_recording_missing(const struct ptw_recording *recording, const char *name, const uint8_t *id,
+				  size_t id_size)
+{
+	const struct reader *r = recording->reader;
+	const struct binary want = { .name = name, .id = id, .id_size = id_size };
+	bool found = false;
+	size_t at = r ? find_binary(r, &want, &found) : 0;
+
+	return found && !r->binary[at].path ? r->binary[at].gap : NULL;
+}
+
+const char *ptw_recording_missing_at(const struct ptw_recording *recording, uint64_t addr)
+{
+	const struct reader *r = recording->reader;
+
+	for (size_t i = r ? r->mappings : 0; i--; ) {
+		const struct mapping *m = &r->mapping[i];
+
+		if (addr >= m->addr && addr - m->addr < m->size)
+			return ptw_recording_missing(recording, m->path, m->id, m->id_size);
+	}
+	return NULL;
+}
+
+const char *ptw_recording_advice(const struct ptw_recording *recording, const char *gap)
+{
+	struct reader *r = recording->reader;
+
+	for (size_t i = 0; r && i < r->binaries; i++) {
+		struct binary *binary = &r->binary[i];
+
+		if (binary->gap != gap || binary->advised)
+			continue;
+		binary->advised = true;
+		return binary->advice;
+	}
+	return NULL;
 }
 
 #define DROP_AGAIN	(256u << 10)
@@ -1261,8 +1318,11 @@ void ptw_recording_close(struct ptw_recording *recording)
 		free(r->chunk);
 		free(r->mapping);
 		free(r->build_id);
-		for (size_t i = 0; i < r->binaries; i++)
+		for (size_t i = 0; i < r->binaries; i++) {
 			free(r->binary[i].path);
+			free(r->binary[i].gap);
+			free(r->binary[i].advice);
+		}
 		free(r->binary);
 		free(r->path);
 		free(r->dir);
@@ -1276,6 +1336,21 @@ void ptw_recording_close(struct ptw_recording *recording)
 	free(recording->missing_code);
 	free(recording->incomplete);
 	free(recording);
+}
+
+/* Of what was mapped, the rest is in the image. */
+static void keep_missing(struct reader *r, const struct ptw_recording *rec)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < r->mappings; i++)
+		if (ptw_recording_missing(rec, r->mapping[i].path, r->mapping[i].id, r->mapping[i].id_size))
+			r->mapping[kept++] = r->mapping[i];
+	r->mappings = kept;
+	if (!kept) {
+		free(r->mapping);
+		r->mapping = NULL;
+	}
 }
 
 struct ptw_recording *ptw_recording_open(const char *path, struct ptw_error *err)
@@ -1299,7 +1374,6 @@ struct ptw_recording *ptw_recording_open(const char *path, struct ptw_error *err
 	/* Only reading needed these. */
 	free(r->chunk);
 	r->chunk = NULL;
-	free(r->mapping);
-	r->mapping = NULL;
+	keep_missing(r, rec);
 	return rec;
 }

@@ -111,6 +111,23 @@ void ptw_recording_close(struct ptw_recording *recording);
 const char *ptw_recording_binary(const struct ptw_recording *recording, const char *name, const uint8_t *id,
 				 size_t id_size);
 
+/**
+ * ptw_recording_missing() - what is said of code of a file for which ptw_recording_binary() found none
+ * Return: "no code of libx.so.1", owned by the recording; NULL: it was found, or never looked for.
+ */
+const char *ptw_recording_missing(const struct ptw_recording *recording, const char *name, const uint8_t *id,
+				  size_t id_size);
+
+/** ptw_recording_missing_at() - the same of what any process had mapped at @addr, the latest one winning */
+const char *ptw_recording_missing_at(const struct ptw_recording *recording, uint64_t addr);
+
+/**
+ * ptw_recording_advice() - what to do about code that is missing, once for each file
+ * @gap: what ptw_recording_missing() returned
+ * Return: a sentence, owned by the recording; NULL: @gap is another one's, or this was told. For one thread only.
+ */
+const char *ptw_recording_advice(const struct ptw_recording *recording, const char *gap);
+
 /** ptw_trace_drop() - what is up to @end of @trace, from @start on, is not needed soon and need not stay in memory */
 void ptw_trace_drop(const struct ptw_recorded_trace *trace, size_t start, size_t end);
 
