@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# perf.t [KERNEL…]: stock perf and the kernel's own driver in the guest, on 6.12 and, the first part left out for its
-# time, the newest kernel; or all of it on the given ones of 6.1, 6.12, newest:
+# perf.t [KERNEL…]: stock perf and the kernel's own driver in the guest, on 6.1, 6.12 and the newest kernel, or on the
+# given ones:
 #
 # - In every mode of recording that CPU, kernel and perf have, perf's decoder has no error, and finds in the
 #   recording what the mode is for.
@@ -18,8 +18,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 top=$(cd "$here/../.." && pwd)
 build=$top/build/emulator
 kernels=("$@")
-brief=''
-((${#kernels[@]})) || { kernels=(6.12 newest); brief=newest; }
+((${#kernels[@]})) || kernels=(6.1 6.12 newest)
 
 work=$(mktemp -d)
 tap_cleanup rm -rf "$work"
@@ -112,12 +111,10 @@ start() {
 	[[ " ${kernels[*]} " == *" $kernel "* ]] || return 0
 	{
 		status=0
-		records="bash /put/perf_records.sh $perf"
-		[[ $kernel != "$brief" ]] || records=true
 		"$top/tests/vm/run" --no-load --kernel "$kernel" --cpu alderlake-n --put "$build/ptwrite" --put "$build/exec64" \
 			--put "$here/guest/perf_records.sh" --put "$here/guest/perf_shell_test.sh" --put "$here/guest/jitdump.h" \
 			--out "$work/$kernel" --timeout 1800 "$@" -- sh -c \
-			"$records && { [ $functions = 0 ] || sh /put/perf_shell_test.sh $perf $shell; }" \
+			"bash /put/perf_records.sh $perf && { [ $functions = 0 ] || sh /put/perf_shell_test.sh $perf $shell; }" \
 			>"$work/$kernel.log" 2>&1 || status=$?
 		echo "$status" >"$work/$kernel.status"
 	} &
@@ -132,7 +129,7 @@ finish() {
 	is "$(<"$work/$kernel.status")" 0 "$kernel: all of it ended well in the guest"
 	[[ $(<"$work/$kernel.status") == 0 ]] || diag "$(tail -15 "$work/$kernel.log")"
 	cp "$build/ptwrite" "$build/exec64" "$out/"
-	[[ $kernel == "$brief" ]] || check_recordings "$out" "$decoder"
+	check_recordings "$out" "$decoder"
 	((functions == 0)) || check_functions "$functions" "$out/shell_test.log"
 	diag "$kernel: $(<"$out/seconds") s in the guest"
 	rm -rf "$out"
