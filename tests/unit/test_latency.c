@@ -290,6 +290,7 @@ static void culprits(void **state)
 	assert_non_null(strstr(text, "{\"type\":\"summary\",\"from\":\"marker:0xA0\",\"to\":\"marker:0xA4\",\"by\":\"id\",\"count\":400,"
 				     "\"starts_without_end\":0,\"ends_without_start\":0,\"p50_ns\":100,\"p90_ns\":100,\"p99_ns\":100,"
 				     "\"p999_ns\":3100,\"max_ns\":3100,\"min_ns\":100,\"mean_ns\":115,"));
+	assert_non_null(strstr(text, "\"interrupt_usual_ns\":0,\"interrupt_usual_scaled\":false,"));
 	assert_non_null(strstr(text, "\"cause\":\"on CPU\",\"culprit\":\"recompute\",\"culprit_extra_ns\":2000,\"phase\":\"prefill\","
 				     "\"phase_extra_ns\":2000,\"spread\":[],\"path\":[\"prefill\",\"prefill\",\"recompute\",\"matmul\"],"
 				     "\"only_here\":[{\"function\":\"recompute\",\"total_ns\":2000}]}\n"));
@@ -326,7 +327,10 @@ static void usual_interrupts(void **state)
 	expect_pair(0, 400, "prefill", 4180, "recompute", PTW_PATH_FUNCTION, 2000);
 	expect_pair(1, 300, "decode", 4000, "net_rx", PTW_PATH_INTERRUPT, 3996);
 	text = written(false);
-	assert_non_null(strstr(text, "on CPU 2.000us (100ns), interrupts 2.200us (2.167us), switched out 0ns (0ns); (usual)\n"));
+	assert_non_null(strstr(text, "on CPU 2.000us (100ns), interrupts 2.200us (2.167us), switched out 0ns (0ns); (usual; interrupts: in as long a time)\n"));
+	free(text);
+	text = written(true);
+	assert_non_null(strstr(text, "\"interrupt_usual_ns\":2167,\"interrupt_usual_scaled\":true,"));
 	free(text);
 	ptw_latency_free(latency);
 }

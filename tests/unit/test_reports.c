@@ -8,6 +8,7 @@
 #include "report/calls.h"
 #include "report/flame.h"
 #include "report/markers.h"
+#include "report/stat.h"
 #include "report/timeline.h"
 
 static struct ptw_out out;
@@ -305,13 +306,70 @@ static void markers_fields(void **state)
 		  "\"symbol\":\"serve+0x30\"}\n");
 }
 
+static const struct ptw_thread *nameless(void *context, uint32_t index)
+{
+	static const struct ptw_thread thread = { .pid = 174, .tid = 174, .cpu = -1 }, named = { .pid = 7, .tid = 8, .cpu = -1, .comm = "t" };
+
+	return index ? &named : &thread;
+}
+
+/* Of a thread whose name nobody told there is the number. */
+static void no_name(void **state)
+{
+	struct ptw_calls_options options = { .tid = -1, .no_time = true };
+	struct ptw_stat_thread threads[] = { { .index = 0, .insns = 2, .seen = true }, { .index = 1, .insns = 1, .seen = true } };
+	struct ptw_stat stat = { .thread = threads, .thread_count = 2 };
+	struct ptw_marker_format format = { 0 };
+	struct ptw_markers markers = { .format = &format, .out = &out };
+	struct ptw_calls_found found = { 0 };
+	struct ptw_flame *flame = ptw_flame_new(false, -1);
+	struct ptw_calls *calls;
+	struct ptw_error err;
+
+	open_out();
+	ptw_stat_write(&stat, nameless, NULL, false, &out);
+	assert_int_equal(ptw_out_flush(&out), 0);
+	fclose(file);
+	assert_non_null(strstr(text, "\n174                                    2 "));
+	assert_non_null(strstr(text, "\n8 (t)                                  1 "));
+	free(text);
+
+	open_out();
+	calls = ptw_calls_new(&options, &out);
+	flow_begin(on_calls, calls);
+	flow_thread[1].comm[0] = '\0';
+	flow_switch(1000, 1, 0);
+	assert_int_equal(ptw_calls_end(calls, &found), 0);
+	ptw_calls_free(calls);
+	ptw_story_free(flow_story);
+	close_out("  0  --- thread 101 runs\n");
+
+	assert_int_equal(ptw_marker_format_parse(&format, "type:64", &err), 0);
+	open_out();
+	flow_begin(on_marker, &markers);
+	flow_thread[0].comm[0] = '\0';
+	flow_marker(2500, "serve", 7);
+	flow_end();
+	close_out("     0.000002500   0  100                    0000000000000007  type 0x7       serve+0x30\n");
+
+	open_out();
+	flow_begin(on_flame, flame);
+	flow_thread[0].comm[0] = '\0';
+	flow_in(1000, "main");
+	flow_marker(2000, "main", 7);
+	flow_end();
+	ptw_flame_write_folded(flame, &out);
+	ptw_flame_free(flame);
+	close_out("100;main 1000\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_tree),	 cmocka_unit_test(calls_of_a_thread),	 cmocka_unit_test(calls_around),
 		cmocka_unit_test(calls_around_depth), cmocka_unit_test(calls_tail_of_some), cmocka_unit_test(calls_around_after_many),
 		cmocka_unit_test(calls_narrow), cmocka_unit_test(calls_depth_and_json), cmocka_unit_test(flame_folded), cmocka_unit_test(timeline_of_a_thread),
-		cmocka_unit_test(markers_fields),
+		cmocka_unit_test(markers_fields), cmocka_unit_test(no_name),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

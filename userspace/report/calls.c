@@ -10,6 +10,7 @@
 #include "report/duration.h"
 #include "report/gap.h"
 #include "report/ring.h"
+#include "report/thread_text.h"
 
 #define LOOKAHEAD	65536	/* lines */
 #define INDENT		2
@@ -230,14 +231,14 @@ static int text_times(const struct ptw_calls *c, char *buf, size_t size, const s
 	return snprintf(buf, size, "%16s %10s %10s ", time, total, self);
 }
 
-static const char *thread_name(const struct ptw_thread *thread, char *buf, size_t size)
+static const char *thread_name(const struct ptw_thread *thread, char *buf)
 {
 	if (thread->tid < 0)
-		snprintf(buf, size, "cpu %d", thread->cpu);
+		snprintf(buf, PTW_THREAD_TEXT, "cpu %d", thread->cpu);
 	else if (thread->tid == 0)
-		snprintf(buf, size, "idle");
+		snprintf(buf, PTW_THREAD_TEXT, "idle");
 	else
-		snprintf(buf, size, "%d (%s)", thread->tid, thread->comm);
+		ptw_thread_text(thread->tid, thread->comm, buf);
 	return buf;
 }
 
@@ -289,7 +290,7 @@ static void format_what(const struct ptw_calls *c, char *buf, size_t size, const
 		break;
 	case LINE_SWITCH:
 		*colour = PTW_YELLOW;
-		snprintf(buf, size, "--- thread %s runs", thread_name(line->thread, from, sizeof(from)));
+		snprintf(buf, size, "--- thread %s runs", thread_name(line->thread, from));
 		break;
 	case LINE_MARKER:
 		*colour = PTW_CYAN;

@@ -10,6 +10,7 @@
 
 #include "report/alarm_text.h"
 #include "report/duration.h"
+#include "report/thread_text.h"
 
 #define MAX_ROWS	(1u << 20)	/* of evidence; and of one system call a sixteenth of it */
 
@@ -669,7 +670,7 @@ size_t ptw_evidence_write(const struct ptw_evidence *e, struct ptw_out *out, boo
 {
 	uint64_t start = e->rows.count ? e->rows.row[0].time : 0;
 	int32_t tid = -2;
-	char time[PTW_DURATION];
+	char time[PTW_DURATION], name[PTW_THREAD_TEXT];
 	size_t i;
 
 	if (!json && e->rows.count) {
@@ -684,7 +685,8 @@ size_t ptw_evidence_write(const struct ptw_evidence *e, struct ptw_out *out, boo
 			continue;
 		}
 		if (row->tid != tid && row->tid >= 0)
-			ptw_out_printf(out, "--- thread %d of process %d (%s), cpu %d\n", row->tid, row->pid, row->comm, row->cpu);
+			ptw_out_printf(out, "--- thread %d of process %s, cpu %d\n", row->tid, ptw_thread_text(row->pid, row->comm, name),
+				       row->cpu);
 		tid = row->tid;
 		text_row(row, start, out);
 	}

@@ -100,7 +100,7 @@ static uint32_t thread_node(struct ptw_flame *f, const struct ptw_thread *thread
 	else if (!thread->tid)
 		snprintf(name, sizeof(name), "idle");
 	else
-		snprintf(name, sizeof(name), "%s-%d", thread->comm, thread->tid);
+		snprintf(name, sizeof(name), thread->comm[0] ? "%s-%d" : "%s%d", thread->comm, thread->tid);
 	/* It separates functions. */
 	for (at = name; (at = strchr(at, ';'));)
 		*at = ':';

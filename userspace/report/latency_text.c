@@ -7,6 +7,7 @@
 
 #include "report/duration.h"
 #include "report/latency_private.h"
+#include "report/thread_text.h"
 
 #define BUCKETS	40
 #define BAR	50
@@ -102,8 +103,8 @@ static uint64_t typical(const struct ptw_latency *l, uint64_t sum)
 	return l->typical_count ? sum / l->typical_count : 0;
 }
 
-/* What interrupts take in pairs as typical ones, or elsewhere of a time as long as that of @pair. */
-static uint64_t usual_interrupts(const struct ptw_latency *l, const struct ptw_latency_pair *pair)
+/* What interrupts take in pairs as typical ones, or (*@scaled) elsewhere of a time as long as that of @pair. */
+static uint64_t usual_interrupts(const struct ptw_latency *l, const struct ptw_latency_pair *pair, bool *scaled)
 {
 	const struct ptw_path_node *node = pair->path.node;
 	uint64_t sum = 0, mean = typical(l, l->typical.interrupt);
@@ -117,7 +118,8 @@ static uint64_t usual_interrupts(const struct ptw_latency *l, const struct ptw_l
 		if (j == i)
 			sum += ptw_path_load(&l->load, &pair->path, node[i].name, pair->duration);
 	}
-	return sum > mean ? sum : mean;
+	*scaled = sum > mean;
+	return *scaled ? sum : mean;
 }
 
 /* ---- text ---- */
@@ -211,8 +213,9 @@ static void text_pair(const struct ptw_latency *l, struct ptw_out *out, size_t n
 	const struct ptw_culprit *culprit = &pair->culprit;
 	uint64_t usual = typical(l, l->typical.count ? l->typical.node[0].total : 0);
 	const struct ptw_path_node *node = culprit_node(pair);
-	char text[PTW_DURATION], start[PTW_DURATION];
+	char text[PTW_DURATION], start[PTW_DURATION], thread[PTW_THREAD_TEXT];
 	struct only *only;
+	bool scaled;
 	size_t count, i;
 
 	ptw_out_printf(out, "\n  #%-2zu ", number + 1);
@@ -225,16 +228,16 @@ static void text_pair(const struct ptw_latency *l, struct ptw_out *out, size_t n
 	if (pair->end_cpu != pair->cpu)
 		ptw_out_printf(out, " → %d", pair->end_cpu);
 	if (pair->tid >= 0)
-		ptw_out_printf(out, "  thread %d (%s)", pair->tid, pair->comm);
+		ptw_out_printf(out, "  thread %s", ptw_thread_text(pair->tid, pair->comm, thread));
 	if (pair->end_tid != pair->tid)
 		ptw_out_printf(out, " → %d", pair->end_tid);
 	if (pair->has_id)
 		ptw_out_printf(out, "  %s 0x%" PRIx64, l->options.format.field[l->options.by].name, pair->id);
 	ptw_out_text(out, "\n      ");
 	text_spent(out, "on CPU", pair->path.on_cpu, typical(l, l->typical.on_cpu));
-	text_spent(out, ", interrupts", pair->path.interrupt, usual_interrupts(l, pair));
+	text_spent(out, ", interrupts", pair->path.interrupt, usual_interrupts(l, pair, &scaled));
 	text_spent(out, ", switched out", pair->path.switched_out, typical(l, l->typical.switched_out));
-	ptw_out_text(out, "; (usual)\n");
+	ptw_out_text(out, scaled ? "; (usual; interrupts: in as long a time)\n" : "; (usual)\n");
 	if (pair->path.gap)
 		ptw_out_text(out, "      trace is missing in between: what follows may not be all\n");
 	if (pair->duration > usual && culprit->depth + culprit->spread_count) {
@@ -356,6 +359,7 @@ static void json_pair(const struct ptw_latency *l, struct ptw_out *out, size_t n
 {
 	const struct ptw_latency_pair *pair = l->worst[number];
 	struct only *only;
+	bool scaled;
 	size_t count, i;
 
 	ptw_out_printf(out, "{\"type\":\"pair\",\"rank\":%zu,\"duration_ns\":%" PRIu64 ",\"time_ns\":%" PRIu64, number + 1,
@@ -373,7 +377,8 @@ static void json_pair(const struct ptw_latency *l, struct ptw_out *out, size_t n
 	}
 	ptw_out_text(out, ",");
 	json_spent(out, &pair->path, 1);
-	ptw_out_printf(out, ",\"interrupt_usual_ns\":%" PRIu64, usual_interrupts(l, pair));
+	ptw_out_printf(out, ",\"interrupt_usual_ns\":%" PRIu64, usual_interrupts(l, pair, &scaled));
+	ptw_out_printf(out, ",\"interrupt_usual_scaled\":%s", scaled ? "true" : "false");
 	ptw_out_printf(out, ",\"gap\":%s", pair->path.gap ? "true" : "false");
 	json_culprit(l, out, pair);
 	count = rare_functions(l, pair, &only);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "report/duration.h"
+#include "report/thread_text.h"
 
 static void format_place(const struct ptw_story_event *event, char *buf, size_t size)
 {
@@ -22,13 +23,13 @@ static void format_place(const struct ptw_story_event *event, char *buf, size_t 
 static void text_marker(const struct ptw_markers *m, const struct ptw_story_event *event)
 {
 	const struct ptw_thread *thread = event->thread->info;
-	char time[PTW_DURATION] = "-", place[256], type[40], who[40] = "";
+	char time[PTW_DURATION] = "-", place[256], type[40], who[PTW_THREAD_TEXT] = "";
 	size_t i;
 
 	if (event->has_time)
 		ptw_time(event->time, time);
 	if (thread->tid >= 0)
-		snprintf(who, sizeof(who), "%d (%s)", thread->tid, thread->comm);
+		ptw_thread_text(thread->tid, thread->comm, who);
 	format_place(event, place, sizeof(place));
 	ptw_out_printf(m->out, "%16s %3d  %-22s %016" PRIx64 "  ", time, event->cpu, who, event->value);
 	for (i = 0; i < m->format->count; i++) {

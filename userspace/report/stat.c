@@ -6,6 +6,7 @@
 
 #include "common/number.h"
 #include "report/duration.h"
+#include "report/thread_text.h"
 
 int ptw_stat_packets(struct ptw_stat *stat, size_t index, const struct ptw_pt_params *params,
 		     const struct ptw_recorded_trace *bytes,
@@ -201,7 +202,7 @@ static void text_threads(const struct ptw_stat_thread *thread, size_t count,
 		else if (!info->tid)
 			snprintf(name, sizeof(name), "idle (cpu %d)", info->cpu);
 		else
-			snprintf(name, sizeof(name), "%d (%s)", info->tid, info->comm);
+			ptw_thread_text(info->tid, info->comm, name);
 		ptw_out_printf(out, "%-22s", name);
 		text_number(out, thread[i].insns, 18);
 		text_number(out, thread[i].switches, 14);
