@@ -54,7 +54,7 @@ def main():
     alarm = json.loads(lines[0])
 
     equal(sorted(alarm), sorted(
-        "seq watch label time tsc cpu pid tgid comm cgroup cgroup_path access address len ip ip_symbol "
+        "seq watch label time time_ns tsc cpu pid tgid comm cgroup cgroup_path access address len ip ip_symbol "
         "old new stack user_stack regs lost actions".split()), "its keys")
     equal(alarm["seq"], 1, "seq: the first since the module was loaded")
     equal(alarm["watch"], 1, "watch: likewise")

@@ -89,6 +89,19 @@ like "$(tail -n 1 "$work/calls.txt")" 'note_latency\+0x[0-9a-f]+ \[inferd\]  <--
 like "$(<"$work/calls.txt")" 'tidy_figures\+0x0 \[inferd\] <- housekeeping\+0x[0-9a-f]+ \[inferd\]' 'and shows its path'
 like "$(<"$work/calls.txt")" 'note_latency\+0x0 \[inferd\] <- tidy_figures\+0x[0-9a-f]+ \[inferd\]' 'to the write'
 
+# The alarm's time is told on the clock of the reports: where the timeline has it, and behind the access.
+report timeline -i "$work/crime" -o "$work/crime.json.gz" 2>/dev/null || true
+report calls -i "$work/crime" --json >"$work/crime.calls" 2>/dev/null || true
+cat >"$work/clock.py" <<'END'
+import decimal, gzip, json, sys
+alarm = json.loads(open(sys.argv[1] + "/crime/alarms.jsonl").readline())
+events = json.loads(gzip.open(sys.argv[1] + "/crime.json.gz").read(), parse_float=decimal.Decimal)["traceEvents"]
+drawn = [int(e["ts"] * 1000) for e in events if e.get("cat") == "alarm"]
+hit, = [r["time_ns"] for r in map(json.loads, open(sys.argv[1] + "/crime.calls")) if r["type"] == "alarm"]
+print(drawn == [alarm["time_ns"]], alarm["time_ns"] >= hit, abs(alarm["time_ns"] - hit) < abs(alarm["time"] - hit))
+END
+is "$(python3 "$work/clock.py" "$work" 2>&1)" 'True True True' "the alarm's time is on the clock of the reports"
+
 # The names of a program's functions, too, are whole in the evidence.
 is "$(report evidence -i "$work/crime" --json 2>/dev/null | sed -n 's/.*"symbol":"\([^"]*\)+0x.*"meaning":.*/\1/p' | tail -n 4 | paste -s -d ' ')" \
 	'housekeeping tidy_figures note_latency note_latency' 'evidence names the path to the write and the writer'

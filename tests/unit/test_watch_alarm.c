@@ -286,7 +286,28 @@ static void prints_users(void **state)
 	assert_true(json_object_object_get_ex(line, "user_stack", &v));
 	assert_string_equal(json_object_to_json_string_ext(json_object_array_get_idx(v, 0), JSON_C_TO_STRING_PLAIN),
 			    "{\"ip\":\"0x00007f0000001014\",\"symbol\":\"write+0x14 [libc.so.6]\"}");
+	assert_false(json_object_object_get_ex(line, "time_ns", &v));
 	json_object_put(line);
+	free(text);
+}
+
+/* The time of the reports follows from the TSC, where the kernel vouches for that; the other clock's stays as it is. */
+static void two_clocks(void **state)
+{
+	const struct ptw_pt_params clock = { .have_time = true, .time_mult = 3, .time_shift = 1, .time_zero = 1000 };
+	const struct ptw_pt_params unknown = { .time_mult = 3, .time_shift = 1 };
+	struct ptw_alarm alarm = { .seq = 1, .time = 77, .tsc = 4000 };
+	struct ptw_alarm_names names = { .clock = &clock };
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	ptw_alarm_write_json_named(out, &alarm, NULL, &names);
+	names.clock = &unknown;
+	ptw_alarm_write_json_named(out, &alarm, NULL, &names);
+	fclose(out);
+	assert_non_null(strstr(text, "\"time\":77,\"time_ns\":7000,\"tsc\":4000,"));
+	assert_non_null(strstr(strchr(text, '\n'), "\"time\":77,\"tsc\":4000,"));
 	free(text);
 }
 
@@ -298,6 +319,7 @@ int main(void)
 		cmocka_unit_test(damaged),
 		cmocka_unit_test(prints),
 		cmocka_unit_test(prints_users),
+		cmocka_unit_test(two_clocks),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

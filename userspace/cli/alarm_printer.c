@@ -84,6 +84,7 @@ void alarm_printer_print(struct alarm_printer *printer, const struct ptw_alarm *
 		style.names.user = names;
 	if (alarm->cgroup)
 		style.names.cgroup = ptw_cgroup_path(alarm->cgroup, cgroup, sizeof(cgroup));
+	style.names.clock = &printer->clock;
 	if (printer->json)
 		ptw_alarm_write_json_named(stdout, alarm, printer->symbols, &style.names);
 	else

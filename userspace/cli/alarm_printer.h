@@ -14,6 +14,7 @@
 
 struct alarm_printer {
 	bool json;
+	struct ptw_pt_params clock;	/* of ptw_perf_time(), for JSON */
 	struct ptw_symbols *symbols;	/* the kernel's, owned; NULL: addresses */
 	uint64_t modules;		/* which modules @symbols knows, as alarm_printer_modules() tells; 0: not known */
 	/* The processes of the last alarms: they may end before the next one. */

@@ -250,6 +250,8 @@ static int resolve_targets(struct session *s, struct watch_options *opt, struct 
 	if (load_symbols(s, err))
 		return -1;
 	s->printer.json = opt->json;
+	if (opt->json)
+		ptw_perf_time(&s->printer.clock);
 	context.symbols = s->printer.symbols;
 	for (unsigned int i = 0; i < opt->targets && !ret; i++) {
 		ret = ptw_watch_target_resolve(&opt->target[i], &context, err);

@@ -21,6 +21,7 @@
 #include "common/number.h"
 #include "control/alarm_listener.h"
 #include "control/device.h"
+#include "control/machine.h"
 #include "symbols/symbols.h"
 
 #define VERB "watches"
@@ -293,6 +294,7 @@ static int run(int argc, char **argv)
 		ret = list(&device, follow.printer.json, &err);
 	if (!ret && following) {
 		/* Without names there are still addresses. */
+		ptw_perf_time(&follow.printer.clock);
 		follow.printer.modules = alarm_printer_modules();
 		follow.printer.symbols = ptw_symbols_new();
 		if (follow.printer.symbols && ptw_symbols_load_kallsyms(follow.printer.symbols, "/proc/kallsyms", NULL)) {

@@ -2,7 +2,8 @@
 /*
  * Alarms as JSON, one object a line:
  *
- *	seq, watch, time, tsc, cpu, pid, tgid, cgroup, len, lost	numbers
+ *	seq, watch, time, tsc, cpu, pid, tgid, cgroup, len, lost	numbers; time is that of CLOCK_MONOTONIC
+ *	time_ns		number, where the kernel vouches for the TSC: that on perf's clock, which is the one of all reports
  *	label, comm, access ("w", "rw", "x")				strings
  *	address, ip, old, new						strings, "0x" and 16 digits
  *	ip_symbol, cgroup_path						strings, where they are known
@@ -187,6 +188,8 @@ static int fill(struct json_object *o, const struct ptw_alarm *a, const struct p
 	if (a->label[0])
 		bad |= add(o, "label", text_object(a->label, sizeof(a->label)));
 	bad |= add(o, "time", json_object_new_uint64(a->time));
+	if (names && names->clock && names->clock->have_time)
+		bad |= add(o, "time_ns", json_object_new_uint64(ptw_tsc_to_ns(names->clock, a->tsc)));
 	bad |= add(o, "tsc", json_object_new_uint64(a->tsc));
 	bad |= add(o, "cpu", json_object_new_uint64(a->cpu));
 	bad |= add(o, "pid", json_object_new_uint64(a->pid));

@@ -52,6 +52,7 @@ struct ptw_alarm {
 struct ptw_alarm_names {
 	const char *cgroup;		/* path of the thread's group; NULL: not known */
 	const char *const *user;	/* names of user_stack[]; NULL: addresses only */
+	const struct ptw_pt_params *clock;	/* TSC to the clock of the reports; NULL, or without have_time: not known */
 };
 
 /**

@@ -574,6 +574,7 @@ static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
 static int write_alarms(struct ptw_recording_writer *w, struct ptw_error *err)
 {
 	char *path = join(w->temp, "/alarms.jsonl"), *text = NULL, *kallsyms = NULL;
+	const struct ptw_alarm_names names = { .clock = &w->config.params };
 	struct ptw_symbols *symbols = NULL;
 	size_t size = 0;
 	int ret = -1;
@@ -593,7 +594,7 @@ static int write_alarms(struct ptw_recording_writer *w, struct ptw_error *err)
 		}
 	}
 	for (size_t i = 0; i < w->alarms; i++) {
-		if (ptw_alarm_write_json(out, &w->alarm[i], symbols)) {
+		if (ptw_alarm_write_json_named(out, &w->alarm[i], symbols, &names)) {
 			out_of_memory(err);
 			goto out;
 		}
