@@ -34,7 +34,7 @@ fails() {
 
 run --help
 is "$status" 0 'ptwatch --help'
-for verb in info watch watches unwatch record snapshot packets insns calls; do
+for verb in info watch watches unwatch record snapshot packets insns calls latency markers flame timeline stat evidence export; do
 	like "$stdout" "
   $verb " "--help lists $verb"
 	run $verb --help
@@ -210,10 +210,10 @@ fails 2 "unexpected argument 'now'" 'snapshot now'
 
 # ---- man pages and completion
 
-for page in ptwatch ptwatch-info ptwatch-watch ptwatch-watches ptwatch-unwatch ptwatch-record ptwatch-snapshot; do
+for page in $(cd "$TOP/userspace/man" && printf '%s\n' *.1); do
 	if command -v man >/dev/null; then
 		is "$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z \
-			"$TOP/userspace/man/$page.1" 2>&1 >/dev/null)" '' "$page.1 formats without warnings"
+			"$TOP/userspace/man/$page" 2>&1 >/dev/null)" '' "$page formats without warnings"
 	else
 		skip 1 'no man here'
 	fi

@@ -76,7 +76,7 @@ for debug in "$tmp/missing,No such file or directory" "$tmp,not a regular file" 
 		--debug "${debug%,*}"
 done
 refuses 2 "'mips': must be att or intel" insns --raw "$tmp/trace" --syntax mips
-refuses 2 "'ip': must be text or json" packets --raw "$tmp/trace" --format ip
+refuses 2 "'yaml': must be text, ip or json" packets --raw "$tmp/trace" --format yaml
 
 # completes VERB OPTION: the values that bash offers
 completes() {
@@ -86,7 +86,7 @@ completes() {
 }
 is "$(completes insns --syntax)" 'att intel' 'completion: --syntax'
 is "$(completes calls --format)" 'text ip json' 'completion: --format'
-is "$(completes packets --format)" 'text json' 'completion: --format of packets'
+is "$(completes packets --format)" 'text ip json' 'completion: --format of packets'
 
 # A reader that has seen enough ends it without a word.
 if sample_args skylake-hello; then

@@ -131,6 +131,15 @@ static void say_nothing_found(struct trace_source *source, const struct ptw_call
 		trace_source_nothing(source, "nothing ran in the trace; `ptwatch stat` tells what there is in it");
 }
 
+/* "sym+0x10" and "0xaddr" name the function that is there. */
+static void inner_to_function(struct ptw_function *around, const struct ptw_symbols *symbols)
+{
+	const struct ptw_symbol *symbol = around->address ? ptw_symbols_at(symbols, around->address) : NULL;
+
+	if (symbol)
+		around->address = symbol->addr;
+}
+
 static int report_calls(struct trace_source *source, struct ptw_out *out, struct ptw_error *err)
 {
 	const struct trace_options *options = source->options;
@@ -154,6 +163,7 @@ static int report_calls(struct trace_source *source, struct ptw_out *out, struct
 	if (own.around) {
 		if (ptw_function_find(&around, own.around, source->view[0].symbols, source->view[0].image, err))
 			return -1;
+		inner_to_function(&around, source->view[0].symbols);
 		calls.around = &around;
 	}
 	if (own.tid >= 0) {

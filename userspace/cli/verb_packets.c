@@ -7,12 +7,14 @@
 #include "cli/verb.h"
 #include "report/packets.h"
 
+#define ACCEPT	(ACCEPT_IP_FORMAT | ACCEPT_TAIL)
+
 static void print_help(void)
 {
-	fputs("The packets of a trace, one a line: offset (hex), type, payload, time.\n\n"
+	fputs("The packets of a trace, one a line: offset (hex), type, payload, time; with --format ip the addresses in them.\n\n"
 	      "Usage: ptwatch packets -i RECORDING [OPTION]…\n"
 	      "       ptwatch packets --raw TRACE [--cpu F/M/S] [OPTION]…\n\n", stdout);
-	trace_options_help(ACCEPT_TAIL);
+	trace_options_help(ACCEPT);
 	fputs("\nExamples:\n\n"
 	      "  ptwatch packets -i crime -C 1 --tail 50\n"
 	      "  ptwatch packets --raw pt.bin --cpu 6/85/4 --json\n", stdout);
@@ -43,7 +45,8 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 		total += count;
 	}
 	if (!total)
-		trace_source_nothing(source, "no packet in the trace: are these bytes of Intel PT?");
+		trace_source_nothing(source, source->options->format == PTW_FORMAT_IP ? "no packet with an address in the trace" :
+				     "no packet in the trace: are these bytes of Intel PT?");
 	if (source->options->count)
 		ptw_out_printf(out, "%" PRIu64 "\n", total);
 	return 0;
@@ -53,7 +56,7 @@ static int run(int argc, char **argv)
 {
 	static const struct trace_verb verb = {
 		.name = "packets",
-		.accept = ACCEPT_TAIL,
+		.accept = ACCEPT,
 		.help = print_help,
 		.report = report,
 	};

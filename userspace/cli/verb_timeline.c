@@ -10,7 +10,7 @@
 
 #define ACCEPT	(ACCEPT_NO_COUNT | ACCEPT_OWN_FORMAT | ACCEPT_NO_JSON | ACCEPT_DEPTH | ACCEPT_OUTPUT)
 
-enum { OPT_FORMAT = TRACE_OPTION_OWN, OPT_NAMES, OPT_TID };
+enum { OPT_FORMAT = TRACE_OPTION_OWN, OPT_NAMES, OPT_TID, OPT_JSON };
 
 static struct {
 	const char *format_text;
@@ -30,6 +30,7 @@ static void print_help(void)
 	      "      --tid TID           only this thread\n"
 	      "      --format FIELDS     fields of markers from the top (" PTW_MARKER_DEFAULT ")\n"
 	      "      --names TYPE=NAME,… names of the types of markers\n"
+	      "      --json              changes nothing: it is JSON\n"
 	      "\nExamples:\n\n"
 	      "  ptwatch timeline -i rec -o rec.json.gz\n"
 	      "  ptwatch timeline -i rec --depth 6 | gzip >rec.json.gz\n",
@@ -48,6 +49,8 @@ static int take_option(int option, const char *value)
 	case OPT_NAMES:
 		if (ptw_marker_names_parse(&own.format, value, &err))
 			return cli_usage("timeline", "%s", err.text);
+		break;
+	case OPT_JSON:
 		break;
 	default:
 		if (ptw_parse_uint(value, 0, INT32_MAX, &number))
@@ -105,6 +108,7 @@ static int run(int argc, char **argv)
 		{ "format", required_argument, NULL, OPT_FORMAT },
 		{ "names", required_argument, NULL, OPT_NAMES },
 		{ "tid", required_argument, NULL, OPT_TID },
+		{ "json", no_argument, NULL, OPT_JSON },
 		{ 0 },
 	};
 	static const struct trace_verb verb = {

@@ -141,10 +141,34 @@ static void write_gap(const struct report *r, const struct entry *e)
 	ptw_out_text(out, "}\n");
 }
 
+static bool has_address(const struct ptw_packet *packet)
+{
+	switch (packet->type) {
+	case PTW_PACKET_FUP:
+	case PTW_PACKET_TIP:
+	case PTW_PACKET_TIP_PGE:
+	case PTW_PACKET_TIP_PGD:
+		return packet->count;
+	default:
+		return false;
+	}
+}
+
+/* Is it one of those that are to be told, or counted? */
+static bool is_wanted(const struct report *r, const struct entry *e)
+{
+	return e->status == PTW_PACKETS_PACKET && (r->options->format != PTW_FORMAT_IP || has_address(&e->packet));
+}
+
 static void write_entry(const struct report *r, const struct entry *e)
 {
 	if (r->options->count_only)
 		return;
+	if (r->options->format == PTW_FORMAT_IP) {
+		if (is_wanted(r, e))
+			ptw_out_ip_line(r->out, e->packet.ip);
+		return;
+	}
 	if (e->status != PTW_PACKETS_PACKET)
 		write_gap(r, e);
 	else
@@ -173,18 +197,21 @@ static void drop_first(struct report *r)
 {
 	struct entry *e = ptw_ring_first(&r->kept);
 
-	r->kept_packets -= e->status == PTW_PACKETS_PACKET;
+	r->kept_packets -= is_wanted(r, e);
 	ptw_ring_pop(&r->kept);
 }
 
 static int keep(struct report *r, const struct entry *entry)
 {
-	struct entry *e = ptw_ring_push(&r->kept);
+	struct entry *e;
 
-	if (!e)
-		return -1;
-	*e = *entry;
-	r->kept_packets += e->status == PTW_PACKETS_PACKET;
+	if (r->options->format != PTW_FORMAT_IP || is_wanted(r, entry)) {
+		e = ptw_ring_push(&r->kept);
+		if (!e)
+			return -1;
+		*e = *entry;
+		r->kept_packets += is_wanted(r, e);
+	}
 	while (r->options->tail && r->kept_packets > r->options->tail)
 		drop_first(r);
 	if (r->options->last_ns)
@@ -203,7 +230,7 @@ static int take(struct report *r, struct entry *e, uint64_t *count)
 	tell_gap(r, e);
 	if (r->options->tail || r->options->last_ns)
 		return keep(r, e);
-	*count += e->status == PTW_PACKETS_PACKET;
+	*count += is_wanted(r, e);
 	write_entry(r, e);
 	return 0;
 }
