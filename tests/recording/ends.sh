@@ -76,6 +76,25 @@ like "$stderr" 'this CPU has no PTWEn; .ptwatch info. lists what it has' 'by its
 ok 'nothing is left of what did not begin' test ! -e none
 is "$(echo none.*)" 'none.*' 'nor anything half done'
 
+# Killed, so that nobody completes it: what was written until then is read where it was, and that it isn't all is told.
+begin taskset -c 0 ptwatch record -u -C 1 -o dead
+taskset -c 1 sh -c 'for i in 1 2 3 4 5; do ls / >/dev/null; done'
+dead=$(echo dead.??????)
+count() { timeout -k 5 100 taskset -c 0 ptwatch "$1" -i "$dead" --count 2>/dev/null | tr -dc 0-9; }
+written() { local n; n=$(count packets); ((${n:-0} > 1000)); }
+ok 'a recording under way can be read' until_true written
+before=$(count packets)
+kill -KILL "$pid"; finish
+is "$status" 137 'killed: status of SIGKILL'
+run ptwatch packets -i "$dead" --count
+is "$status" 3 'killed: reading says by its status that it is not all'
+is "$(cat /tmp/stderr)" "ptwatch packets: $dead/data: the recording is incomplete, and this is what it has: it was not finished: the \
+recorder was killed, or the machine went down" 'and in one line'
+ok 'not less than before' test "$(tr -dc 0-9 </tmp/stdout)" -ge "$before"
+run ptwatch insns -i "$dead" --count
+is "$status" 3 'killed: instructions, too'
+ok 'and they are there' test "$(tr -dc 0-9 </tmp/stdout)" -gt 1000
+
 mkdir small && mount -t tmpfs -o size=3m tmpfs small
 begin ptwatch record -u -a -o small/full --cyc
 until_true ended "$pid"
@@ -152,8 +171,9 @@ for line in open(sys.argv[1]):
 	if m:
 		at, size = int(m[2], 0), int(m[4], 0)
 		if any(a <= at < a + s for a, s in maps): traced += size
-data, at, trace = open(sys.argv[2], 'rb').read(), 104, 0
-end = at + struct.unpack_from('<Q', data, 48)[0]
+data, trace = open(sys.argv[2], 'rb').read(), 0
+at, end = struct.unpack_from('<QQ', data, 40)
+end += at
 while at < end:
 	kind, misc, size = struct.unpack_from('<IHH', data, at)
 	if kind == 71:

@@ -18,6 +18,9 @@ record user -u -C 1 -- /mnt/pingpong 1
 record kernel -k -C 1 -- /mnt/pingpong 1
 record both -C 1 -- /mnt/pingpong 1
 record ring -C 1 --ring 8M -- /mnt/pingpong 1
+# A 32-bit program, which calls the functions of its own vDSO
+cp /put/vdso32 /mnt/vdso32
+record vdso -u -C 1 -- /mnt/vdso32 1
 # A BPF program that comes while it is recorded
 record bpf -k -C 1 -- /put/filter 1
 # The program, on whichever CPU

@@ -78,7 +78,7 @@ cp -r "$tmp/crime" "$tmp/cut"
 truncate -s -10 "$tmp/cut/data"
 size=$(printf '0x%x' "$(stat -c %s "$tmp/cut/data")")
 for verb in packets insns calls; do
-	tells "cut/data: offset 0x[0-9a-f]+: the event ids leave the file, which has $size bytes" $verb -i "$tmp/cut"
+	tells "cut/data: the recording is incomplete, .*: there should be more at offset $size, but the file has only $size bytes" $verb -i "$tmp/cut"
 done
 is "$(wc -l <"$tmp/err")" 1 'that is all'
 is "$("$ptwatch" insns -i "$tmp/cut" --format ip 2>/dev/null | sha256sum)" \

@@ -899,6 +899,134 @@ static void survives_damage_of_perf_data(void **state)
 	free(bad);
 }
 
+/* What a recorder has written that was killed: the file that is there before the recording gets its name. */
+static uint8_t *get_unfinished(size_t *size)
+{
+	struct dirent *entry;
+	uint8_t *data = NULL;
+	char name[64];
+	DIR *d = opendir(dir);
+
+	while ((entry = readdir(d))) {
+		if (strncmp(entry->d_name, "killed.", 7))
+			continue;
+		snprintf(name, sizeof(name), "%.32s/data", entry->d_name);
+		data = get_file(in_dir(name), size);
+	}
+	closedir(d);
+	assert_non_null(data);
+	return data;
+}
+
+enum { PIECES = 6, PIECE = 104 };
+
+/* Pieces of two CPUs in turn, each with a switch behind it; @end: how long the file is after each */
+static struct ptw_recording_writer *write_pieces(const char *name, size_t *end)
+{
+	static const uint64_t ids[] = { 501, 502 };
+	struct ptw_error err = { .status = 0 };
+	struct ptw_recording_writer *w = ptw_recording_create(in_dir(name), &config, &err);
+	uint8_t piece[PIECE];
+
+	assert_non_null(w);
+	assert_int_equal(ptw_recording_set_sideband(w, ids, 2, &err), 0);
+	for (int i = 0; i < PIECES; i++) {
+		struct ptwatch_switch sw = { .tsc = 1000 + i, .cpu = i % 2, .prev_pid = i, .next_pid = i + 1 };
+
+		memset(piece, i + 1, sizeof(piece));
+		assert_int_equal(ptw_recording_add_trace(w, i % 2, piece, 50, piece + 50, PIECE - 50, &err), 0);
+		assert_int_equal(ptw_recording_add_switches(w, &sw, 1, 501, &err), 0);
+		end[i] = ptw_recording_size(w);
+	}
+	return w;
+}
+
+#define SWITCHES	(2 * 48)	/* bytes of a departure and an arrival */
+
+/* Cut at @size, the file that write_pieces() made has all before it. */
+static void assert_pieces(const uint8_t *data, size_t size, const size_t *end)
+{
+	size_t have[2] = { 0 }, events = 0;
+	struct ptw_error err = { .status = 0 };
+	struct ptw_recording *r;
+
+	for (int i = 0; i < PIECES; i++) {
+		size_t trace = end[i] - SWITCHES - PIECE;
+
+		if (size > trace)
+			have[i % 2] += size - trace < PIECE ? size - trace : PIECE;
+		for (size_t n = 0; n < 2; n++)
+			events += size >= end[i] - n * SWITCHES / 2;
+	}
+	put_file(in_dir("cut.data"), data, size);
+	r = ptw_recording_open(in_dir("cut.data"), &err);
+	if (!have[0]) {
+		assert_null(r);
+		assert_non_null(strstr(err.text, size < 8 ? "not a recording" : "offset 0x"));
+		return;
+	}
+	if (!r)
+		fail_msg("cut at %zu: %s", size, err.text);
+	assert_int_equal(r->trace_count, have[1] ? 2 : 1);
+	for (size_t cpu = 0; cpu < r->trace_count; cpu++) {
+		assert_int_equal(r->trace[cpu].size, have[cpu]);
+		for (size_t i = 0; i < have[cpu]; i++)
+			assert_int_equal(r->trace[cpu].data[i], cpu + 1 + i / PIECE * 2);
+	}
+	assert_int_equal(r->side_count, events);
+	/* The CPU is known, and so are its errata; and how its packets are to be read. */
+	assert_int_equal(r->params.family << 16 | r->params.model << 8 | r->params.stepping, 0x65504);
+	assert_int_equal(r->params.mtc_freq, config.params.mtc_freq);
+	assert_non_null(r->incomplete);
+	ptw_recording_close(r);
+}
+
+/* A killed recorder leaves a file without sizes, which goes on to its end; a full disk, or a copy that failed, less of it. */
+static void reads_what_is_unfinished(void **state)
+{
+	static const uint8_t zeros[4096];
+	size_t end[PIECES], size, finished;
+	struct ptw_recording_writer *w = write_pieces("killed", end);
+	struct ptw_error err = { .status = 0 };
+	struct ptw_recording *r;
+	uint8_t *data = get_unfinished(&size);
+
+	assert_int_equal(size, end[PIECES - 1]);
+	for (size_t cut = 0; cut <= size; cut++)
+		assert_pieces(data, cut, end);
+	assert_int_equal(ptw_recording_finish(w, &err), 0);
+
+	/* Where power failed, zeros may follow. */
+	data = realloc(data, size + sizeof(zeros));
+	memcpy(data + size, zeros, sizeof(zeros));
+	put_file(in_dir("cut.data"), data, size + sizeof(zeros));
+	r = ptw_recording_open(in_dir("cut.data"), &err);
+	assert_non_null(r);
+	assert_int_equal(r->trace[0].size, PIECES / 2 * PIECE);
+	assert_non_null(strstr(r->incomplete, "cut.data: the recording is incomplete"));
+	ptw_recording_close(r);
+	free(data);
+
+	data = get_file(in_dir("killed/data"), &finished);
+	for (size_t cut = 0; cut <= size; cut++)
+		assert_pieces(data, cut, end);
+	/* Behind the records no more is missing than perf's ids. */
+	for (size_t cut = size + 1; cut < finished; cut++) {
+		put_file(in_dir("cut.data"), data, cut);
+		r = ptw_recording_open(in_dir("cut.data"), &err);
+		assert_non_null(r);
+		assert_int_equal(r->trace[0].size, PIECES / 2 * PIECE);
+		assert_int_equal(r->params.family, 6);
+		assert_non_null(strstr(r->incomplete, "cut.data: the recording is incomplete"));
+		ptw_recording_close(r);
+	}
+	put_file(in_dir("cut.data"), data, finished);
+	r = ptw_recording_open(in_dir("cut.data"), &err);
+	assert_null(r->incomplete);
+	ptw_recording_close(r);
+	free(data);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -914,6 +1042,7 @@ int main(void)
 		TEST(reads_perf_data),
 		TEST(joins_pieces_and_maps_files),
 		TEST(explains_what_it_cannot_read),
+		TEST(reads_what_is_unfinished),
 		TEST(survives_damage),
 		TEST(survives_damage_of_perf_data),
 	};

@@ -11,6 +11,8 @@
 
 #include <elfutils/libdwelf.h>
 
+#include "recording/recording.h"
+
 #define ID_MAX	20
 
 bool ptw_binary_has_id(const char *path, const uint8_t *id, size_t id_size)
@@ -82,7 +84,7 @@ static char *find_cached(const uint8_t *id, size_t size, bool vdso)
 
 char *ptw_binary_find(const char *name, const uint8_t *id, size_t id_size, time_t recorded)
 {
-	bool vdso = !strcmp(name, "[vdso]");
+	bool vdso = !strcmp(name, PTW_VDSO) || !strcmp(name, PTW_VDSO_32);
 	struct stat st;
 
 	if (id_size > ID_MAX)

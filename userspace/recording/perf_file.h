@@ -31,6 +31,18 @@ struct perf_file_head {
 	uint64_t features[4];		/* bitmap */
 };
 
+/*
+ * What this library writes between the attributes and the data, where perf has nothing: the most important features a
+ * second time, for readers of a file whose end is missing. Behind this struct is what else is behind the data section: a
+ * range for each bit.
+ */
+struct perf_early_features {
+	uint64_t magic;
+	uint64_t features[4];
+};
+
+#define PERF_EARLY_MAGIC	0x594c524145575450ULL	/* "PTWEARLY" */
+
 /* Features this library writes or reads, as bits of perf_file_head.features. */
 enum {
 	PERF_FEATURE_BUILD_ID = 2,

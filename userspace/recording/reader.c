@@ -97,6 +97,7 @@ struct reader {
 	struct ptw_sample_id_layout sample_id;	/* of all events; only where they agree */
 	uint64_t pt_config;
 	bool kernel_traced;
+	bool unfinished;	/* nobody wrote how long it is: it goes on to the end of the file */
 	uint64_t cut_at;	/* where records or features should be that the file ends before; 0: it has all */
 	uint64_t cut_ids;	/* where event ids should be that the file ends before; 0: none */
 	struct ptw_error *err;
@@ -118,6 +119,12 @@ static int damaged(struct reader *r, uint64_t offset, const char *what)
 static bool inside(const struct reader *r, uint64_t offset, uint64_t size)
 {
 	return offset <= r->size && size <= r->size - offset;
+}
+
+/* Whether records may end before their time */
+static bool is_cut(const struct reader *r)
+{
+	return r->cut_at || r->unfinished;
 }
 
 static void *grow(void *array, size_t count, size_t size)
@@ -196,16 +203,14 @@ static int take_build_ids(struct reader *r, const struct perf_file_range *range)
 	return 0;
 }
 
-static int read_features(struct reader *r, struct ptw_pt_params *p)
+/* The features in the bitmap @wanted, whose ranges are at @table */
+static int take_features(struct reader *r, struct ptw_pt_params *p, const uint64_t *wanted, uint64_t table)
 {
-	/* Checked with the header: data lies inside the file. */
-	uint64_t table = r->head.data.offset + r->head.data.size;
-
-	for (unsigned int bit = 0; bit < PERF_FEATURES && !r->cut_at; bit++) {
+	for (unsigned int bit = 0; bit < PERF_FEATURES; bit++) {
 		struct perf_file_range range;
 		char text[128];
 
-		if (!(r->head.features[bit / 64] >> bit % 64 & 1))
+		if (!(wanted[bit / 64] >> bit % 64 & 1))
 			continue;
 		/* They come last: where the file ends before, all else is there. */
 		if (!inside(r, table, sizeof(range))) {
@@ -239,6 +244,27 @@ static int read_features(struct reader *r, struct ptw_pt_params *p)
 					     r->path);
 		}
 	}
+	return 0;
+}
+
+static int read_features(struct reader *r, struct ptw_pt_params *p)
+{
+	uint64_t early_at = r->head.attrs.offset + r->head.attrs.size, cut_at;
+	struct perf_early_features early;
+
+	/* The data section was checked with the header: it lies inside the file. */
+	if (!r->cut_at && !r->unfinished &&
+	    take_features(r, p, r->head.features, r->head.data.offset + r->head.data.size))
+		return -1;
+	if ((!r->cut_at && !r->unfinished) || !inside(r, early_at, sizeof(early)))
+		return 0;
+	memcpy(&early, r->map + early_at, sizeof(early));
+	if (early.magic != PERF_EARLY_MAGIC)
+		return 0;
+	cut_at = r->cut_at;
+	if (take_features(r, p, early.features, early_at + sizeof(early)))
+		return -1;
+	r->cut_at = cut_at;
 	return 0;
 }
 
@@ -276,7 +302,7 @@ static int read_attrs(struct reader *r, uint32_t pmu)
 		/* Nothing here needs the ids, but perf does; and they are the last that is written. */
 		memcpy(&ids, r->map + at + step - sizeof(ids), sizeof(ids));
 		if (ids.size && !inside(r, ids.offset, ids.size) && !r->cut_ids)
-			r->cut_ids = ids.offset;
+			r->cut_ids = ids.offset > r->size ? ids.offset : r->size;
 	}
 	return found ? 0 : damaged(r, r->head.attrs.offset, "no attribute of the Intel PT event");
 }
@@ -324,9 +350,10 @@ static int read_header(struct reader *r)
 		r->cut_at = h->data.offset + h->data.size;
 		r->head.data.size = r->size - h->data.offset;
 	}
-	if (!h->data.size)
-		return damaged(r, offsetof(struct perf_file_head, data),
-			       "no data; was the recording interrupted?");
+	if (!h->data.size) {
+		r->unfinished = true;
+		r->head.data.size = r->size - h->data.offset;
+	}
 	return 0;
 }
 
@@ -423,14 +450,17 @@ static int read_records(struct reader *r)
 		struct perf_event_header h;
 		struct perf_auxtrace a;
 
-		if (end - at < sizeof(h) && r->cut_at)
+		if (end - at < sizeof(h) && is_cut(r))
 			break;
 		if (end - at < sizeof(h))
 			return damaged(r, at, "a record is cut off");
 		memcpy(&h, p, sizeof(h));
+		/* Where power failed, a file may go on with zeros. */
+		if (!h.size && r->unfinished)
+			break;
 		if (h.size < sizeof(h))
 			return damaged(r, at, "impossible size of a record");
-		if (h.size > end - at && r->cut_at)
+		if (h.size > end - at && is_cut(r))
 			break;
 		if (h.size > end - at)
 			return damaged(r, at, "a record leaves the data section");
@@ -439,7 +469,7 @@ static int read_records(struct reader *r)
 			if (h.size < sizeof(a))
 				return damaged(r, at, "an AUXTRACE record is too short");
 			memcpy(&a, p, sizeof(a));
-			if (a.size > end - at - h.size && r->cut_at)
+			if (a.size > end - at - h.size && is_cut(r))
 				a.size = end - at - h.size;
 			if (a.size > end - at - h.size)
 				return damaged(r, at, "trace data leaves the data section");
@@ -571,7 +601,7 @@ static int read_info(struct reader *r, struct ptw_pt_params *p)
 	if (!r->info) {
 		if (r->chunks)
 			return damaged(r, r->head.data.offset, "trace data without an AUXTRACE_INFO record");
-		if (r->cut_at)
+		if (is_cut(r))
 			return damaged(r, r->size, "the file ends before it tells of any trace");
 		return ptw_error_set(
 			r->err, PTW_EXIT_FAILED,
@@ -809,7 +839,7 @@ static int join_traces(struct reader *r, struct ptw_recording *rec)
 	struct ptw_recorded_trace *t;
 	size_t *filled = NULL;
 
-	if (!r->chunks && r->cut_at)
+	if (!r->chunks && is_cut(r))
 		return damaged(r, r->size, "the file ends before any trace");
 	if (!r->chunks)
 		return ptw_error_set(
@@ -986,8 +1016,9 @@ static const char *binary_path(struct reader *r, const char *name, const uint8_t
 			id_size = listed->size;
 		}
 	}
-	/* The vDSO is no file; a recording of ours brings it along. */
-	if (!strcmp(name, "[vdso]") && r->dir && asprintf(&want.path, "%s/vdso", r->dir) < 0)
+	/* The vDSO is no file; a recording of ours brings both along. */
+	if ((!strcmp(name, PTW_VDSO) || !strcmp(name, PTW_VDSO_32)) && r->dir &&
+	    asprintf(&want.path, "%s/%s", r->dir, !strcmp(name, PTW_VDSO) ? "vdso" : "vdso32") < 0)
 		want.path = NULL;
 	if (want.path && access(want.path, R_OK)) {
 		free(want.path);
@@ -1273,27 +1304,27 @@ static int map_file(struct reader *r, const char *path)
 	return 0;
 }
 
+static int say_incomplete(struct reader *r, struct ptw_recording *rec)
+{
+	uint64_t more = r->cut_at ? r->cut_at : r->cut_ids;
+	char why[160] = "it was not finished: the recorder was killed, or the machine went down";
+
+	if (!more && !r->unfinished)
+		return 0;
+	if (more)
+		snprintf(why, sizeof(why), "there should be more at offset 0x%llx, but the file has only 0x%llx bytes; copy it again",
+			 (unsigned long long)more, (unsigned long long)r->size);
+	if (asprintf(&rec->incomplete, "%s: the recording is incomplete, and this is what it has: %s", r->path, why) >= 0)
+		return 0;
+	rec->incomplete = NULL;
+	return out_of_memory(r);
+}
+
 static int read_all(struct reader *r, struct ptw_recording *rec, const char *path)
 {
 	if (map_file(r, path) || read_header(r) || read_features(r, &rec->params) || read_records(r) ||
-	    read_info(r, &rec->params) || read_sideband(r, rec) || join_traces(r, rec))
+	    read_info(r, &rec->params) || read_sideband(r, rec) || join_traces(r, rec) || say_incomplete(r, rec))
 		return -1;
-	if (r->cut_at &&
-	    asprintf(&rec->incomplete,
-		     "%s: there should be more at offset 0x%llx, but the file has only 0x%llx bytes: it was cut off; this is what "
-		     "is there of it, perhaps without the errata of its CPU; copy the file again",
-		     r->path, (unsigned long long)r->cut_at, (unsigned long long)r->size) < 0) {
-		rec->incomplete = NULL;
-		return out_of_memory(r);
-	}
-	if (r->cut_ids && !r->cut_at &&
-	    asprintf(&rec->incomplete,
-		     "%s: offset 0x%llx: the event ids leave the file, which has 0x%llx bytes: it was cut "
-		     "off; the trace is complete, but copy the file again",
-		     r->path, (unsigned long long)r->cut_ids, (unsigned long long)r->size) < 0) {
-		rec->incomplete = NULL;
-		return out_of_memory(r);
-	}
 	return add_files(r, rec) || read_beside(r, rec) ? -1 : 0;
 }
 

@@ -5,7 +5,7 @@
  *
  *	DIR/data		perf.data: AUXTRACE, itrace start, mmap2, comm, fork, switch, ksymbol, text poke
  *	DIR/kcore_dir/kcore	ELF core of the kernel's and the modules' text, copied while the trace is open
- *	DIR/vdso		the vDSO, which processes map and no file has
+ *	DIR/vdso, DIR/vdso32	the vDSO, which processes map and no file has: for 64-bit and for 32-bit programs
  *	DIR/kcore_dir/kallsyms, DIR/kcore_dir/modules
  *	DIR/alarms.jsonl	one alarm a line
  */
@@ -102,6 +102,13 @@ struct ptw_recording {
 struct ptw_recording *ptw_recording_open(const char *path, struct ptw_error *err);
 void ptw_recording_close(struct ptw_recording *recording);
 
+/*
+ * Records call the one and the other "[vdso]"; perf's list of build ids and its cache tell them apart by these names, and
+ * so does ptw_recording_binary().
+ */
+#define PTW_VDSO	"[vdso]"
+#define PTW_VDSO_32	"[vdso32]"
+
 /**
  * ptw_recording_binary() - the file with the code of what was mapped as @name
  * @id: build id that the record of the mapping told; NULL: the list in the header may know it
@@ -193,7 +200,8 @@ struct ptw_trace_config {
  *
  * An existing recording at @path is moved aside to @path.old as perf does (an older .old is removed);
  * anything else that exists there is refused. Everything is written to a temporary sibling and renamed by
- * ptw_recording_finish(), so a recording that exists is complete.
+ * ptw_recording_finish(), so a recording that exists is complete. The sibling of a recorder that was killed can be read
+ * as it is.
  */
 struct ptw_recording_writer *ptw_recording_create(const char *path, const struct ptw_trace_config *config,
 						  struct ptw_error *err);

@@ -2,9 +2,10 @@
 /*
  * Writes a recording that stock perf opens.
  *
- * DIR/data is written front to back: room for the header, the AUXTRACE_INFO record, then the kernel's records and
- * pieces of trace as they are added. Attributes and ids follow behind the features, because how many CPUs there are
- * is known only then; the header, written last, tells where everything is.
+ * DIR/data is written front to back: the header and the attributes, the AUXTRACE_INFO record, then the kernel's records
+ * and pieces of trace as they are added. The ids follow behind the features, because how many CPUs there are is known
+ * only then. At the end the header and the attributes are written again, with the sizes and places of everything; until
+ * then, or for ever where the recorder is killed, the size of the data is 0: it goes on to the end of the file.
  *
  * What is added is written at once, from where it lies: a trace of any length needs no memory but 16 bytes for each
  * piece, and its bytes are not copied on their way to write(2).
@@ -29,6 +30,7 @@
 #include "recording/perf_file.h"
 #include "recording/processes.h"
 #include "recording/record.h"
+#include "recording/vdso.h"
 #include "recording/writer.h"
 
 #define SAMPLE_ID_TYPE	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER)
@@ -53,6 +55,7 @@ struct ptw_recording_writer {
 	char *data_path;
 	int fd;			/* temp/data */
 	uint64_t offset;	/* bytes written to it */
+	uint64_t start;		/* where its records begin */
 	struct ptw_trace_config config;
 	struct ptw_kernel_layout kernel;
 	bool have_kernel;
@@ -517,22 +520,14 @@ static void feature(const struct ptw_recording_writer *w, unsigned int bit, stru
 	}
 }
 
-/* Everything behind the data section, and the header. */
-static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
+/* What can't be told later when it is missing */
+static int put_early_features(struct ptw_recording_writer *w, struct ptw_error *err)
 {
-	static const uint8_t bits[] = {
-		PERF_FEATURE_OSRELEASE, PERF_FEATURE_ARCH, PERF_FEATURE_NRCPUS, PERF_FEATURE_CPUID,
-		PERF_FEATURE_EVENT_DESC, PERF_FEATURE_PMU_MAPPINGS, PERF_FEATURE_AUXTRACE,
-	};
-	struct perf_file_head head = {
-		.magic = PERF_FILE_MAGIC,
-		.size = sizeof(head),
-		.attr_size = ATTR_SIZE + sizeof(struct perf_file_range),
-		.data = { sizeof(head), w->offset - sizeof(head) },
-	};
+	static const uint8_t bits[] = { PERF_FEATURE_OSRELEASE, PERF_FEATURE_CPUID };
+	struct perf_early_features early = { .magic = PERF_EARLY_MAGIC };
 	struct perf_file_range range[sizeof(bits)];
 	struct buffer b = { .size = 0 };
-	uint64_t base = w->offset + sizeof(range), ids;
+	uint64_t base = w->offset + sizeof(early) + sizeof(range);
 	int ret;
 
 	for (size_t i = 0; i < sizeof(bits); i++) {
@@ -540,14 +535,41 @@ static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
 
 		feature(w, bits[i], &b);
 		range[i] = (struct perf_file_range){ base + before, b.size - before };
-		head.features[bits[i] / 64] |= 1ULL << bits[i] % 64;
+		early.features[bits[i] / 64] |= 1ULL << bits[i] % 64;
 	}
 	while (b.size % 8)
 		buffer_add(&b, "", 1);
-	head.attrs = (struct perf_file_range){ base + b.size, EVENTS * head.attr_size };
-	ids = head.attrs.offset + head.attrs.size;
+	if (b.failed)
+		ret = out_of_memory(err);
+	else
+		ret = put(w, &early, sizeof(early), err) || put(w, range, sizeof(range), err) ||
+		      put(w, b.data, b.size, err) ? -1 : 0;
+	free(b.data);
+	return ret;
+}
+
+/*
+ * The header and the attributes, at the front.
+ * @ids: where the ids are; 0: they are not written yet, nor is all else that the header tells of
+ */
+static int write_front(struct ptw_recording_writer *w, const uint64_t *features, uint64_t data_size, uint64_t ids,
+		       struct ptw_error *err)
+{
+	struct perf_file_head head = {
+		.magic = PERF_FILE_MAGIC,
+		.size = sizeof(head),
+		.attr_size = ATTR_SIZE + sizeof(struct perf_file_range),
+		.data = { w->start, data_size },
+	};
+	struct buffer b = { .size = 0 };
+	int ret;
+
+	head.attrs = (struct perf_file_range){ sizeof(head), EVENTS * head.attr_size };
+	if (features)
+		memcpy(head.features, features, sizeof(head.features));
+	buffer_add(&b, &head, sizeof(head));
 	for (size_t event = 0; event < EVENTS; event++) {
-		struct perf_file_range id_range = { ids, event_ids(w, event) * sizeof(uint64_t) };
+		struct perf_file_range id_range = { ids, ids ? event_ids(w, event) * sizeof(uint64_t) : 0 };
 		struct perf_event_attr attr;
 
 		make_attr(w, event, &attr);
@@ -555,6 +577,51 @@ static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
 		buffer_add(&b, &id_range, sizeof(id_range));
 		ids += id_range.size;
 	}
+	if (b.failed)
+		ret = out_of_memory(err);
+	else if (lseek(w->fd, 0, SEEK_SET))
+		ret = ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", w->data_path, strerror(errno));
+	else
+		ret = ptw_write_all(w->fd, b.data, b.size, w->data_path, err);
+	if (!ret && w->offset < b.size)
+		w->offset = b.size;
+	free(b.data);
+	if (!ret && lseek(w->fd, w->offset, SEEK_SET) < 0)
+		ret = ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", w->data_path, strerror(errno));
+	return ret;
+}
+
+/* Everything in front of the data section. The header comes again, because only then it is known where that begins. */
+static int put_front(struct ptw_recording_writer *w, struct ptw_error *err)
+{
+	if (write_front(w, NULL, 0, 0, err) || put_early_features(w, err))
+		return -1;
+	w->start = w->offset;
+	return write_front(w, NULL, 0, 0, err);
+}
+
+/* Everything behind the data section, and the header. */
+static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
+{
+	static const uint8_t bits[] = {
+		PERF_FEATURE_OSRELEASE, PERF_FEATURE_ARCH, PERF_FEATURE_NRCPUS, PERF_FEATURE_CPUID,
+		PERF_FEATURE_EVENT_DESC, PERF_FEATURE_PMU_MAPPINGS, PERF_FEATURE_AUXTRACE,
+	};
+	struct perf_file_range range[sizeof(bits)];
+	struct buffer b = { .size = 0 };
+	uint64_t base = w->offset + sizeof(range), size = w->offset - w->start, features[4] = { 0 }, ids;
+	int ret;
+
+	for (size_t i = 0; i < sizeof(bits); i++) {
+		size_t before = b.size;
+
+		feature(w, bits[i], &b);
+		range[i] = (struct perf_file_range){ base + before, b.size - before };
+		features[bits[i] / 64] |= 1ULL << bits[i] % 64;
+	}
+	while (b.size % 8)
+		buffer_add(&b, "", 1);
+	ids = base + b.size;
 	for (size_t event = 0; event < EVENTS; event++) {
 		for (size_t i = 0; i < event_ids(w, event); i++)
 			buffer_u64(&b, event_id(w, event, i));
@@ -564,11 +631,7 @@ static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
 	else
 		ret = put(w, range, sizeof(range), err) || put(w, b.data, b.size, err) ? -1 : 0;
 	free(b.data);
-	if (ret)
-		return ret;
-	if (lseek(w->fd, 0, SEEK_SET))
-		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", w->data_path, strerror(errno));
-	return ptw_write_all(w->fd, &head, sizeof(head), w->data_path, err);
+	return ret ? ret : write_front(w, features, size, ids, err);
 }
 
 static int write_alarms(struct ptw_recording_writer *w, struct ptw_error *err)
@@ -616,7 +679,6 @@ out:
 struct ptw_recording_writer *ptw_recording_create(const char *path, const struct ptw_trace_config *config,
 						  struct ptw_error *err)
 {
-	static const struct perf_file_head room;
 	struct ptw_recording_writer *w = calloc(1, sizeof(*w));
 	size_t length = strlen(path);
 
@@ -659,7 +721,7 @@ struct ptw_recording_writer *ptw_recording_create(const char *path, const struct
 		goto fail;
 	}
 	w->fd = ptw_create_file(w->data_path, err);
-	if (w->fd < 0 || put(w, &room, sizeof(room), err) || put_auxtrace_info(w, err))
+	if (w->fd < 0 || put_front(w, err) || put_auxtrace_info(w, err))
 		goto fail;
 	return w;
 fail:
@@ -745,7 +807,8 @@ int ptw_recording_set_sideband(struct ptw_recording_writer *writer, const uint64
 	memcpy(copy, ids, count * sizeof(*ids));
 	writer->sideband_id = copy;
 	writer->sideband_ids = count;
-	return 0;
+	/* What the attributes say of these events */
+	return write_front(writer, NULL, 0, 0, err);
 }
 
 /* With the time at which the kernel told of the code */
@@ -783,29 +846,9 @@ int ptw_recording_add_processes_from(struct ptw_recording_writer *writer, const 
 	return -1;
 }
 
-/* Every process has the same one, and so have we. Without it only its own code can't be followed. */
-static void add_vdso(struct ptw_recording_writer *w)
-{
-	unsigned long start, end;
-	char line[512], *path;
-	FILE *maps = fopen("/proc/self/maps", "re");
-
-	while (maps && fgets(line, sizeof(line), maps)) {
-		if (!strstr(line, " [vdso]") || sscanf(line, "%lx-%lx", &start, &end) != 2)
-			continue;
-		path = join(w->temp, "/vdso");
-		if (path)
-			ptw_write_file(path, (const void *)start, end - start, NULL);
-		free(path);
-		break;
-	}
-	if (maps)
-		fclose(maps);
-}
-
 int ptw_recording_add_processes(struct ptw_recording_writer *writer, struct ptw_error *err)
 {
-	add_vdso(writer);
+	vdso_copy(writer->temp);
 	return ptw_recording_add_processes_from(writer, "/proc", err);
 }
 
