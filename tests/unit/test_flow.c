@@ -643,6 +643,21 @@ static void set_dump_flags(const char *path, uint64_t flags)
 	close(fd);
 }
 
+/* Names of the kernel's for a scene: __switch_to_asm is at @offset of its code. */
+static void set_switch(struct scene *s, uint64_t offset)
+{
+	char path[] = "/tmp/ptwatch-test-XXXXXX";
+	int fd = mkstemp(path);
+	struct ptw_error err;
+
+	assert_true(fd >= 0);
+	dprintf(fd, "%llx T __switch_to_asm\n%llx T end\n", CODE + offset, CODE + offset + 16);
+	close(fd);
+	s->rec.symbols = ptw_symbols_new();
+	assert_int_equal(ptw_symbols_load_kallsyms(s->rec.symbols, path, &err), 0);
+	unlink(path);
+}
+
 /*
  * Where tracing begins amid a switch, in the kernel, it is not settled yet who runs: a departure whose record is older has
  * nothing to do with the user code that comes. That process 20 has no code shows it: user code of 20 would be a gap.
@@ -659,17 +674,10 @@ static void begun_in_switch(void **state)
 	};
 	static const struct ptw_side_event out[] = { OUT(9000, 10, 20), OUT(15000, 20, 10), OUT(17000, 10, 20) };
 	struct mmap_record map;
-	struct ptw_error err;
 	struct scene s;
-	char path[] = "/tmp/ptwatch-test-XXXXXX";
-	int fd = mkstemp(path);
 
-	assert_true(fd >= 0);
-	dprintf(fd, "%llx T __switch_to_asm\n%llx T end\n", CODE + 0x10, CODE + 0x20);
-	close(fd);
 	set_scene(&s, code, sizeof(code), trace, sizeof(trace));
-	s.rec.symbols = ptw_symbols_new();
-	assert_int_equal(ptw_symbols_load_kallsyms(s.rec.symbols, path, &err), 0);
+	set_switch(&s, 0x10);
 	assert_int_equal(ptw_image_add(&s.rec.image, s.path, 0, 4096, USER, NULL), 0);
 	add_mmap(&s, &map, 100, 0x7f0000000000, "gone");
 	s.side[0].pid = s.side[0].tid = 20;
@@ -681,7 +689,60 @@ static void begun_in_switch(void **state)
 		    "t10 7f400001>7f400000; t10 7f400001>0; t10 1>0; t10 1>0; 22");
 	ptw_symbols_free(s.rec.symbols);
 	end_scene(&s);
-	unlink(path);
+}
+
+/* The same where the trace begins amid a switch, with a PSB: libipt, which does it alone, is told that tracing began. */
+static void begins_in_switch(void **state)
+{
+	/* 0: nop; 1: jmp *%rax; 3: iretq; 0x10, __switch_to_asm: nop; jmp *%rax */
+	static const uint8_t code[] = {
+		0x90, 0xff, 0xe0, 0x48, 0xcf, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x90, 0xff, 0xe0,
+	};
+	static const uint8_t trace[] = {
+		PSB, TSC(14500), MODE64, FUP(0), PSBEND, TIP(0x10), TSC(14600), TIP(3), UTIP(0), UTIP(0),
+	};
+	static const struct ptw_side_event out[] = { OUT(9000, 10, 20), OUT(16000, 20, 10) };
+	struct mmap_record map;
+	struct scene s;
+
+	set_scene(&s, code, sizeof(code), trace, sizeof(trace));
+	set_switch(&s, 0x10);
+	assert_int_equal(ptw_image_add(&s.rec.image, s.path, 0, 4096, USER, NULL), 0);
+	add_mmap(&s, &map, 100, 0x7f0000000000, "gone");
+	s.side[0].pid = s.side[0].tid = 20;
+	memcpy(&s.side[1], out, sizeof(out));
+	s.rec.side_count = 3;
+	assert_told(&s, PTW_STREAM_ALL_JUMPS,
+		    "switch to t20; begin 0; t20 1>10; switch to t10; t10 11>3; t10 3>7f400000; t10 7f400001>7f400000; 7");
+	ptw_symbols_free(s.rec.symbols);
+	end_scene(&s);
+}
+
+/* A call of __switch_to_asm with which libipt's block ends, as it leads out of its section: one switch, not two. */
+static void switch_ends_block(void **state)
+{
+	/* 0: nop; 1: call 0x1000, __switch_to_asm: nop; jmp *%rax; and 6: iretq */
+	static const uint8_t code[] = { 0x90, 0xe8, 0xfa, 0x0f, 0x00, 0x00, 0x48, 0xcf };
+	static const uint8_t trace[] = {
+		PSB, TSC(9000), MODE64, FUP(0), PSBEND, TIP(6), UTIP(0), UTIP(0),
+	};
+	static const struct ptw_side_event out[] = { OUT(9000, 10, 20), OUT(9200, 20, 30) };
+	struct mmap_record map;
+	struct scene s, other;
+
+	set_scene(&s, code, sizeof(code), trace, sizeof(trace));
+	set_scene(&other, "\x90\xff\xe0", 3, trace, sizeof(trace));
+	set_switch(&s, 0x1000);
+	assert_int_equal(ptw_image_add(&s.rec.image, other.path, 0, 4096, CODE + 0x1000, NULL), 0);
+	assert_int_equal(ptw_image_add(&s.rec.image, other.path, 0, 4096, USER, NULL), 0);
+	add_mmap(&s, &map, 100, 0x7f0000000000, "gone");
+	s.side[0].pid = s.side[0].tid = 30;
+	memcpy(&s.side[1], out, sizeof(out));
+	s.rec.side_count = 3;
+	assert_told(&s, PTW_STREAM_ALL_JUMPS, "begin 0; t10 1>1000; switch to t20; t20 1001>6; t20 6>7f400000; t20 7f400001>7f400000; 7");
+	ptw_symbols_free(s.rec.symbols);
+	end_scene(&s);
+	end_scene(&other);
 }
 
 static void jitdump(void **state)
@@ -822,6 +883,8 @@ int main(void)
 		cmocka_unit_test(bpf_programs),
 		cmocka_unit_test(lost_poke),
 		cmocka_unit_test(begun_in_switch),
+		cmocka_unit_test(begins_in_switch),
+		cmocka_unit_test(switch_ends_block),
 		cmocka_unit_test(jitdump),
 		cmocka_unit_test(damaged_dumps),
 		cmocka_unit_test(perf_map),

@@ -542,10 +542,15 @@ enum engine_status slow_run(struct slow *slow, struct engine *e, struct sink *s,
 		slow->synced = true;
 		slow->tracing = engine_psb_ip(e->data, e->size, slow->start, &ip);
 		if (slow->tracing && e->begins) {
-			struct ptw_flow *f = sink_put(s, PTW_FLOW_BEGIN, s->insns);
+			struct ptw_flow *f;
 
+			/* libipt doesn't tell it before the first branch. */
+			if (!s->timed && engine_psb_tsc(e->data, e->size, slow->start, &s->tsc))
+				s->timed = true;
+			f = sink_put(s, PTW_FLOW_BEGIN, s->insns);
 			f->bits = slow->bits;
 			f->to = ip;
+			e->who.runs.begun = true;
 		}
 		e->begins = false;
 		slow->status = pt_blk_sync_set(slow->block, slow->start);
