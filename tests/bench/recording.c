@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * recording TO TRACE FILE,FILEOFF,SIZE,VADDR COPIES: a recording of the sample skylake-hello, COPIES times over, as one
- * that stock perf opens: its process, what that has mapped, and the trace of CPU 1.
+ * recording TO TRACE FILE,FILEOFF,SIZE,VADDR COPIES [SWITCHES]: a recording of the sample skylake-hello, COPIES times over, as one
+ * that stock perf opens: its process, what that has mapped, and the trace of CPU 1; with so many switches away and back.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +68,23 @@ static void add_process(const struct ptw_image_section *code)
 	add(&start, sizeof(start), 1);
 }
 
+/* @count times away from the process and back, long before the trace */
+static void add_switches(unsigned long count)
+{
+	struct ptwatch_switch batch[512];
+
+	for (unsigned long i = 0; i < count; i += 256) {
+		unsigned int n = count - i < 256 ? count - i : 256;
+
+		for (unsigned int k = 0; k < 2 * n; k++)
+			batch[k] = (struct ptwatch_switch){
+				.tsc = 16 * (2 * i + k + 1), .cpu = 1, .prev_pid = PID + k % 2, .prev_tid = PID + k % 2,
+				.next_pid = PID + !(k % 2), .next_tid = PID + !(k % 2),
+			};
+		check(ptw_recording_add_switches(writer, batch, 2 * n, ID, &err));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const uint64_t ids[] = { ID };
@@ -85,8 +102,8 @@ int main(int argc, char **argv)
 	char *trace, *many;
 	unsigned long copies;
 
-	if (argc != 5) {
-		fprintf(stderr, "usage: recording TO TRACE FILE,FILEOFF,SIZE,VADDR COPIES\n");
+	if (argc < 5 || argc > 6) {
+		fprintf(stderr, "usage: recording TO TRACE FILE,FILEOFF,SIZE,VADDR COPIES [SWITCHES]\n");
 		return 2;
 	}
 	copies = strtoul(argv[4], NULL, 10);
@@ -104,6 +121,7 @@ int main(int argc, char **argv)
 	check(!writer);
 	check(ptw_recording_set_sideband(writer, ids, 1, &err));
 	add_process(&image.section[0]);
+	add_switches(argc > 5 ? strtoul(argv[5], NULL, 10) : 0);
 	while (copies) {
 		size_t n = copies < room ? copies : room;
 

@@ -30,4 +30,18 @@ for command in 'stat --jobs 1' 'packets --count' 'latency --jobs 1 --from main -
 	ok "$command: $once MB, and of three times the trace $thrice MB" test "$thrice" -le $((once + 3))
 	ok "$command: less than 300 MB" test "$thrice" -lt 300
 done
+
+# Nor with what is recorded beside it: two million switches, each told twice, need what a few need; decoded with two threads.
+rm -rf "$tmp/once" "$tmp/thrice"
+"$tmp/recording" "$tmp/few" "$hello/pt.bin" "$hello/hello,1000,86fb1,401000" 100 100
+"$tmp/recording" "$tmp/many" "$hello/pt.bin" "$hello/hello,1000,86fb1,401000" 100 1000000
+for command in 'stat --jobs 2' 'latency --jobs 2 --from main --to return:main'; do
+	read -ra words <<<"$command"
+	few=$(peak "${words[0]}" -i "$tmp/few" "${words[@]:1}")
+	many=$(peak "${words[0]}" -i "$tmp/many" "${words[@]:1}")
+	# What is sorted and looked at at once
+	ok "$command: $few MB, and with two million switches $many MB" test "$many" -le $((few + 32))
+	is "$("$ptwatch" "${words[0]}" -i "$tmp/many" "${words[@]:1}" 2>&1)" \
+		"$("$ptwatch" "${words[0]}" -i "$tmp/few" "${words[@]:1}" 2>&1)" "$command: the same is told"
+done
 done_testing

@@ -1027,6 +1027,50 @@ static void reads_what_is_unfinished(void **state)
 	free(data);
 }
 
+/* More records than are sorted in memory, in no order at all: they come by time, at the same time as in the file. */
+static void sorts_many_records(void **state)
+{
+	enum { COUNT = 600000, TIMES = 200000 };
+	static const uint64_t ids[] = { 501 };
+	struct ptw_error err = { .status = 0 };
+	struct ptw_recording_writer *w = ptw_recording_create(in_dir("many"), &config, &err);
+	struct ptw_recording *r;
+	uint32_t random = 1, sum = 0;
+
+	assert_non_null(w);
+	assert_int_equal(ptw_recording_set_sideband(w, ids, 1, &err), 0);
+	for (uint32_t i = 0; i < COUNT; i++) {
+		struct ptwatch_switch sw = { .cpu = 3, .prev_pid = i, .flags = PTWATCH_SWITCH_START };
+
+		random = random * 1103515245 + 12345;
+		sw.tsc = 1000 + (random >> 8) % TIMES;
+		assert_int_equal(ptw_recording_add_switches(w, &sw, 1, 501, &err), 0);
+		sum += i;
+	}
+	assert_int_equal(ptw_recording_add_trace(w, 0, "\x02\x82", 2, NULL, 0, &err), 0);
+	assert_int_equal(ptw_recording_finish(w, &err), 0);
+	r = ptw_recording_open(in_dir("many"), &err);
+	if (!r)
+		fail_msg("%s", err.text);
+	assert_true(r->side_count >= COUNT);
+	for (size_t i = 0; i < r->side_count; i++) {
+		const struct ptw_side_event *e = &r->side[i];
+
+		ptw_recording_passed(r, i);
+		assert_true(!i || e->time > e[-1].time || (e->time == e[-1].time && e->record > e[-1].record));
+		if (e->type == PTW_SIDE_SWITCH)
+			sum -= e->pid;
+	}
+	assert_int_equal(sum, 0);
+	ptw_recording_close(r);
+
+	/* Where there is no room for them, that is told. */
+	setenv("TMPDIR", "/nonexistent", 1);
+	assert_null(ptw_recording_open(in_dir("many"), &err));
+	assert_non_null(strstr(err.text, "so many of them need room in $TMPDIR, or /var/tmp"));
+	unsetenv("TMPDIR");
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -1043,6 +1087,7 @@ int main(void)
 		TEST(joins_pieces_and_maps_files),
 		TEST(explains_what_it_cannot_read),
 		TEST(reads_what_is_unfinished),
+		TEST(sorts_many_records),
 		TEST(survives_damage),
 		TEST(survives_damage_of_perf_data),
 	};

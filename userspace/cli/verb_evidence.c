@@ -112,6 +112,7 @@ static int add_records(struct ptw_evidence *evidence, const struct ptw_recording
 	for (i = 0; i < recording->side_count; i++) {
 		const struct ptw_side_event *side = &recording->side[i];
 
+		ptw_recording_passed(recording, i);
 		if (side->type == PTW_SIDE_FORK && ptw_evidence_fork(evidence, side->time, side->pid, side->other_pid))
 			return -1;
 		if (side->type != PTW_SIDE_COMM || !side->exec)

@@ -113,6 +113,7 @@ static int write_sideband(const struct ptw_recording *recording, struct ptw_reco
 		const struct ptw_side_event *event = &recording->side[i];
 		const void *record = ptw_recording_side_record(recording, event, &size);
 
+		ptw_recording_passed(recording, i);
 		if (event->type != PTW_SIDE_AUX_LOST && ptw_recording_add_side(writer, event, record, size, err))
 			return -1;
 	}

@@ -526,9 +526,11 @@ static int read_dump(struct ptw_code *code, const struct ptw_side_event *e)
 
 static int read_dumps(struct ptw_code *code)
 {
-	for (size_t i = 0; i < code->rec->side_count; i++)
+	for (size_t i = 0; i < code->rec->side_count; i++) {
+		ptw_recording_passed(code->rec, i);
 		if (code->rec->side[i].type == PTW_SIDE_MMAP && read_dump(code, &code->rec->side[i]))
 			return -1;
+	}
 	if (code->generateds)
 		qsort(code->generated, code->generateds, sizeof(*code->generated), compare_generated);
 	return 0;
@@ -604,6 +606,7 @@ static int take_sideband(struct ptw_code *code)
 		const struct ptw_side_event *e = &code->rec->side[i];
 		int ret = 0;
 
+		ptw_recording_passed(code->rec, i);
 		if (take_generated(code, e->time))
 			return -1;
 		if (e->type == PTW_SIDE_MMAP)

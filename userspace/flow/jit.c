@@ -52,6 +52,7 @@ char *ptw_jitdump_unclocked(const struct ptw_recording *recording)
 		struct ptw_side_detail detail;
 		char *path;
 
+		ptw_recording_passed(recording, i);
 		if (recording->side[i].type != PTW_SIDE_MMAP)
 			continue;
 		ptw_side_detail(&recording->side[i], &detail);

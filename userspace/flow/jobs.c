@@ -12,6 +12,7 @@
 #define JOB_BYTES	(64u << 10)	/* of trace, and what is left to the next PSB */
 #define BATCH		2048		/* records */
 #define SPARES		16
+#define DROP_SWITCHES	8		/* after so many jobs what was looked at of the switches need not stay in memory */
 #define BATCHES		2		/* of a lane's first job may wait in any case */
 /*
  * Batches of all jobs may wait up to so many bytes for each thread, so that a thread gets through a job while the reader
@@ -40,7 +41,8 @@ struct lane {
 	size_t planned;		/* up to here there are jobs */
 	unsigned int window;	/* how many there are */
 	uint64_t insns;		/* of the jobs that are over */
-	struct flow_labels labels;	/* for the switches of its CPU */
+	const struct flow_labels *labels;	/* for the switches of its CPU */
+	struct flow_runs runs;	/* who ran at its beginning */
 	struct ptw_clock clock;	/* its first time is that of all jobs */
 	struct ptw_trace_totals totals;
 };
@@ -61,6 +63,7 @@ struct jobs {
 	size_t lanes;
 	unsigned int window;	/* of jobs begun in each lane */
 	uint64_t bytes;		/* done */
+	unsigned int finished;	/* jobs */
 	bool failed;
 	size_t ahead;		/* bytes in batches that wait */
 	size_t ahead_limit;
@@ -75,7 +78,6 @@ struct jobs {
 	bool stop;
 	pthread_t thread[MAX_THREADS];
 	unsigned int threads;
-	struct flow_threads unused;
 };
 
 /* ---- one job ---- */
@@ -219,7 +221,6 @@ void jobs_done(struct jobs *jobs, struct job_batch *batch)
 
 static struct job *new_job(struct jobs *jobs, struct lane *lane, size_t start, size_t end)
 {
-	const struct flow_labels *labels = &lane->labels;
 	struct job *job = calloc(1, sizeof(*job));
 
 	if (!job)
@@ -231,7 +232,7 @@ static struct job *new_job(struct jobs *jobs, struct lane *lane, size_t start, s
 	job->engine.size = lane->trace->size;
 	job->engine.begins = !lane->planned;
 	job->engine.who = (struct engine_who){
-		.code = jobs->code, .runs = labels->runs, .switch_to = labels->switch_to,
+		.code = jobs->code, .runs = lane->runs, .switch_to = lane->labels->switch_to,
 	};
 	/* What the reader has seen, far before this, tells nothing here. */
 	job->engine.who.runs.home = 0;
@@ -286,6 +287,12 @@ static void finish_job(struct jobs *jobs, struct lane *lane)
 		t->last_time = job->sink.last_time;
 	jobs->bytes += job->engine.end - job->start;
 	ptw_trace_drop(lane->trace, job->start, job->engine.end);
+	/* Where jobs begin, they look for their place among all switches. */
+	if (!(++jobs->finished % DROP_SWITCHES)) {
+		ptw_recording_side_drop(jobs->rec);
+		for (size_t i = 0; i < jobs->lanes; i++)
+			ptw_spool_drop(&jobs->lane[i].labels->at);
+	}
 	lane->first = job->next;
 	if (!lane->first)
 		lane->last = &lane->first;
@@ -465,13 +472,13 @@ static void find_first_time(const struct jobs *jobs, struct lane *lane)
 	}
 }
 
-static bool open_lane(struct jobs *jobs, struct lane *lane, size_t trace)
+static bool open_lane(struct jobs *jobs, struct lane *lane, const struct jobs_trace *trace)
 {
-	lane->trace = &jobs->rec->trace[trace];
+	lane->trace = &jobs->rec->trace[trace->index];
+	lane->labels = trace->labels;
+	lane->runs = trace->labels->runs;
 	lane->last = &lane->first;
 	lane->totals.bytes = lane->trace->size;
-	if (flow_labels_init(&lane->labels, &jobs->unused, jobs->rec, lane->trace))
-		return false;
 	find_first_time(jobs, lane);
 	if (ipt_next_psb(lane->trace->data, lane->trace->size, 0) < lane->trace->size)
 		return plan(jobs, lane);
@@ -496,7 +503,7 @@ static void start_threads(struct jobs *jobs, unsigned int threads)
 	pthread_attr_destroy(&attr);
 }
 
-struct jobs *jobs_new(const struct ptw_recording *rec, struct ptw_code *code, const size_t *trace, size_t traces,
+struct jobs *jobs_new(const struct ptw_recording *rec, struct ptw_code *code, const struct jobs_trace *trace, size_t traces,
 		      enum sink_mode mode, bool reference, unsigned int threads, struct ptw_error *err)
 {
 	struct jobs *jobs = calloc(1, sizeof(*jobs));
@@ -522,7 +529,7 @@ struct jobs *jobs_new(const struct ptw_recording *rec, struct ptw_code *code, co
 	if (!jobs->lane)
 		goto no_memory;
 	for (jobs->lanes = 0; jobs->lanes < traces; jobs->lanes++)
-		if (!open_lane(jobs, &jobs->lane[jobs->lanes], trace[jobs->lanes])) {
+		if (!open_lane(jobs, &jobs->lane[jobs->lanes], &trace[jobs->lanes])) {
 			jobs->lanes++;
 			goto no_memory;
 		}
@@ -553,11 +560,9 @@ void jobs_free(struct jobs *jobs)
 			jobs->lane[i].first = job->next;
 			free_job(job);
 		}
-		flow_labels_free(&jobs->lane[i].labels);
 	}
 	free_batches(jobs->spare);
 	free(jobs->lane);
-	flow_threads_free(&jobs->unused);
 	pthread_cond_destroy(&jobs->ready);
 	pthread_cond_destroy(&jobs->work);
 	pthread_mutex_destroy(&jobs->lock);

@@ -10,6 +10,7 @@
 #define PTWATCH_FLOW_JOBS_H
 
 #include "flow/sink.h"
+#include "flow/threads.h"
 
 struct jobs;
 
@@ -23,8 +24,14 @@ struct job_batch {
 	uint64_t insns;		/* of the trace before the job: to be added to each record's */
 };
 
-/** jobs_new() - for @traces indices in @trace; @threads 0: one for each core. NULL: @err tells why. */
-struct jobs *jobs_new(const struct ptw_recording *rec, struct ptw_code *code, const size_t *trace, size_t traces,
+/** struct jobs_trace - one that is to be decoded: its @index, and its @labels, which stay, as they are at its beginning */
+struct jobs_trace {
+	size_t index;
+	const struct flow_labels *labels;
+};
+
+/** jobs_new() - for @traces in @trace; @threads 0: one for each core. NULL: @err tells why. */
+struct jobs *jobs_new(const struct ptw_recording *rec, struct ptw_code *code, const struct jobs_trace *trace, size_t traces,
 		      enum sink_mode mode, bool reference, unsigned int threads, struct ptw_error *err);
 
 /** jobs_next() - next batch of lane @lane (an index in @trace), for jobs_done() before jobs_free(); NULL: the end, or out of memory */

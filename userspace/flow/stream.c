@@ -48,6 +48,7 @@ static void name_threads(struct ptw_stream *s)
 		struct ptw_side_detail detail;
 		uint32_t index;
 
+		ptw_recording_passed(s->rec, i);
 		if (e->type != PTW_SIDE_COMM || e->tid <= 0)
 			continue;
 		index = flow_thread_find(&s->threads, e->pid, e->tid, -1);
@@ -67,6 +68,24 @@ static enum sink_mode mode_of(unsigned int flags)
 	       flags & PTW_STREAM_RUNS	     ? SINK_RUNS :
 	       flags & PTW_STREAM_ALL_JUMPS ? SINK_ALL :
 					       SINK_FLOW;
+}
+
+static struct jobs *open_jobs(struct ptw_stream *s, struct ptw_error *err)
+{
+	const struct ptw_stream_options *options = &s->options;
+	struct jobs_trace *trace = calloc(s->lanes ? s->lanes : 1, sizeof(*trace));
+	struct jobs *jobs;
+
+	if (!trace) {
+		ptw_error_set(err, PTW_EXIT_FAILED, "stream: out of memory");
+		return NULL;
+	}
+	for (size_t i = 0; i < s->lanes; i++)
+		trace[i] = (struct jobs_trace){ s->trace[i], &s->lane[i].labels };
+	jobs = jobs_new(s->rec, s->code, trace, s->lanes, mode_of(options->flags), options->flags & PTW_STREAM_REFERENCE,
+			options->threads, err);
+	free(trace);
+	return jobs;
 }
 
 struct ptw_stream *ptw_stream_open(const struct ptw_recording *recording, const struct ptw_stream_options *options,
@@ -98,8 +117,9 @@ struct ptw_stream *ptw_stream_open(const struct ptw_recording *recording, const 
 			goto no_memory;
 	}
 	name_threads(s);
-	s->jobs = jobs_new(recording, s->code, s->trace, s->lanes, mode_of(options->flags),
-			   options->flags & PTW_STREAM_REFERENCE, options->threads, err);
+	ptw_recording_side_drop(recording);
+	ptw_recording_records_drop(recording);
+	s->jobs = open_jobs(s, err);
 	if (!s->jobs) {
 		ptw_stream_close(s);
 		return NULL;
@@ -115,12 +135,12 @@ void ptw_stream_close(struct ptw_stream *s)
 {
 	if (!s)
 		return;
-	for (size_t i = 0; i < s->lanes; i++) {
-		if (s->jobs)
-			jobs_done(s->jobs, s->lane[i].batch);
-		flow_labels_free(&s->lane[i].labels);
-	}
+	for (size_t i = 0; s->jobs && i < s->lanes; i++)
+		jobs_done(s->jobs, s->lane[i].batch);
+	/* Who decodes looks at the labels' switches. */
 	jobs_free(s->jobs);
+	for (size_t i = 0; i < s->lanes; i++)
+		flow_labels_free(&s->lane[i].labels);
 	code_free(s->code);
 	free(s->lane);
 	free(s->trace);

@@ -71,6 +71,9 @@ void flow_threads_free(struct flow_threads *t)
 
 /* ---- one trace ---- */
 
+/* Bytes for the switches of a CPU that are kept in memory */
+#define AT_LIMIT	(1u << 20)
+
 static bool concerns(const struct ptw_side_event *e, const struct ptw_recorded_trace *trace)
 {
 	if (e->type != PTW_SIDE_SWITCH)
@@ -89,6 +92,7 @@ static int first_thread(struct flow_labels *l, const struct ptw_recording *rec,
 	for (size_t i = 0; i < rec->side_count && l->runs.tid < 0; i++) {
 		const struct ptw_side_event *e = &rec->side[i];
 
+		ptw_recording_passed(rec, i);
 		if (cpu < 0 || e->cpu != cpu)
 			continue;
 		if (e->type == PTW_SIDE_START || (e->type == PTW_SIDE_SWITCH && (e->out || e->pid != e->other_pid ||
@@ -105,21 +109,24 @@ static int first_thread(struct flow_labels *l, const struct ptw_recording *rec,
 int flow_labels_init(struct flow_labels *l, struct flow_threads *threads, const struct ptw_recording *rec,
 		     const struct ptw_recorded_trace *trace)
 {
-	size_t count = 0;
+	const uint32_t *at;
 
-	*l = (struct flow_labels){ .threads = threads };
+	*l = (struct flow_labels){ .threads = threads, .at = { .item = sizeof(*at), .limit = AT_LIMIT } };
 	for (size_t i = 0; i < rec->side_count; i++) {
-		uint32_t *grown;
+		uint32_t index = i;
 
-		if (!concerns(&rec->side[i], trace))
-			continue;
-		grown = count & (count - 1) ? l->at : reallocarray(l->at, count ? 2 * count : 1, sizeof(*grown));
-		if (!grown)
+		ptw_recording_passed(rec, i);
+		if (concerns(&rec->side[i], trace) && ptw_spool_add(&l->at, &index)) {
+			flow_labels_free(l);
 			return -1;
-		l->at = grown;
-		l->at[count++] = i;
+		}
 	}
-	l->runs = (struct flow_runs){ .side = rec->side, .at = l->at, .count = count };
+	at = ptw_spool_end(&l->at);
+	if (!at && l->at.count) {
+		flow_labels_free(l);
+		return -1;
+	}
+	l->runs = (struct flow_runs){ .side = rec->side, .at = at, .count = l->at.count };
 	if (rec->symbols && ptw_symbols_resolve(rec->symbols, "__switch_to_asm", &l->switch_to, NULL, NULL))
 		l->switch_to = 0;
 	return first_thread(l, rec, trace);
@@ -127,7 +134,7 @@ int flow_labels_init(struct flow_labels *l, struct flow_threads *threads, const 
 
 void flow_labels_free(struct flow_labels *l)
 {
-	free(l->at);
+	ptw_spool_free(&l->at);
 }
 
 /* Tell who runs now. Return: whether that is news. */

@@ -5,6 +5,7 @@
 
 #include "flow/runs.h"
 #include "flow/stream.h"
+#include "recording/spool.h"
 
 /** struct flow_threads - all threads seen; zero-initialise */
 struct flow_threads {
@@ -21,7 +22,7 @@ void flow_threads_free(struct flow_threads *threads);
 /** struct flow_labels - follows one trace through the records of switches on its CPU */
 struct flow_labels {
 	struct flow_threads *threads;
-	uint32_t *at;			/* of @runs */
+	struct ptw_spool at;		/* of @runs */
 	struct flow_runs runs;
 	uint32_t thread;		/* that runs now */
 	uint64_t switch_to;		/* address of the function that switches stacks; 0: unknown */

@@ -24,6 +24,7 @@
 #include "recording/file.h"
 #include "recording/perf_file.h"
 #include "recording/sideband.h"
+#include "recording/spool.h"
 
 #define WHAT_WE_READ "-i takes the directory that `ptwatch watch --freeze -o` wrote, or a perf.data"
 
@@ -100,6 +101,7 @@ struct reader {
 	bool unfinished;	/* nobody wrote how long it is: it goes on to the end of the file */
 	uint64_t cut_at;	/* where records or features should be that the file ends before; 0: it has all */
 	uint64_t cut_ids;	/* where event ids should be that the file ends before; 0: none */
+	struct ptw_spool side;	/* events, where they are many */
 	struct ptw_error *err;
 };
 
@@ -665,14 +667,136 @@ static int compare_side(const void *pa, const void *pb)
 	return a->record < b->record ? -1 : a->record > b->record;
 }
 
+/* ---- events in order ---- */
+
+/* So many events are sorted in memory; of more, such runs are merged, each of which is sorted. */
+#define RUN		(1u << 18)
+#define SPOOL_LIMIT	(1u << 20)
+
+struct sorting {
+	struct ptw_side_event *event;	/* the run under way */
+	size_t events;
+	bool sorted;
+	struct ptw_spool runs;		/* one after the other, all but the last of RUN events */
+};
+
+static int no_room_for_events(struct reader *r)
+{
+	return ptw_error_set(r->err, PTW_EXIT_FAILED,
+			     "%s: sorting its records: %s; so many of them need room in $TMPDIR, or /var/tmp", r->path,
+			     strerror(errno));
+}
+
+static void sort_run(struct sorting *s)
+{
+	if (!s->sorted)
+		qsort(s->event, s->events, sizeof(*s->event), compare_side);
+	s->sorted = true;
+}
+
+static int end_run(struct reader *r, struct sorting *s)
+{
+	sort_run(s);
+	for (size_t i = 0; i < s->events; i++)
+		if (ptw_spool_add(&s->runs, &s->event[i]))
+			return no_room_for_events(r);
+	s->events = 0;
+	return 0;
+}
+
+/* The runs are a heap by their next events: what is at the top is the oldest. */
+struct run {
+	const struct ptw_side_event *next, *end;
+};
+
+static void sift(struct run *run, size_t count, size_t at)
+{
+	for (;;) {
+		size_t least = at;
+
+		for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++)
+			if (compare_side(run[child].next, run[least].next) < 0)
+				least = child;
+		if (least == at)
+			return;
+		struct run held = run[at];
+
+		run[at] = run[least];
+		run[least] = held;
+		at = least;
+	}
+}
+
+static int merge_runs(struct reader *r, struct sorting *s)
+{
+	const struct ptw_side_event *all = ptw_spool_end(&s->runs);
+	size_t total = s->runs.count, count = (total + RUN - 1) / RUN;
+	struct run *run = all ? reallocarray(NULL, count, sizeof(*run)) : NULL;
+
+	if (!run)
+		return all ? out_of_memory(r) : no_room_for_events(r);
+	for (size_t i = 0; i < count; i++)
+		run[i] = (struct run){ all + i * RUN, all + (i + 1 < count ? (i + 1) * RUN : total) };
+	for (size_t i = count / 2; i--; )
+		sift(run, count, i);
+	while (count) {
+		if (ptw_spool_add(&r->side, run[0].next++)) {
+			free(run);
+			return no_room_for_events(r);
+		}
+		if (run[0].next == run[0].end)
+			run[0] = run[--count];
+		sift(run, count, 0);
+		if (!(r->side.count & (RUN / 4 - 1)))
+			ptw_spool_drop(&s->runs);
+	}
+	free(run);
+	return 0;
+}
+
+static int end_sorting(struct reader *r, struct ptw_recording *rec, struct sorting *s)
+{
+	if (!s->runs.count) {
+		sort_run(s);
+		rec->side = s->event;
+		rec->side_count = s->events;
+		s->event = NULL;
+		return 0;
+	}
+	if (end_run(r, s) || merge_runs(r, s))
+		return -1;
+	rec->side = ptw_spool_end(&r->side);
+	rec->side_count = r->side.count;
+	return rec->side ? 0 : no_room_for_events(r);
+}
+
+static int take_event(struct reader *r, struct sorting *s, const uint8_t *record, size_t size)
+{
+	struct ptw_side_event *grown;
+
+	if (s->events == RUN && end_run(r, s))
+		return -1;
+	grown = s->runs.count ? s->event : grow(s->event, s->events, sizeof(*grown));
+	if (!grown)
+		return out_of_memory(r);
+	s->event = grown;
+	if (!ptw_side_take(&grown[s->events], record, size, &r->sample_id))
+		return 0;
+	if (s->events && compare_side(&grown[s->events - 1], &grown[s->events]) > 0)
+		s->sorted = false;
+	s->events++;
+	return 0;
+}
+
 /* A second pass over the records, which are known to be sound: only now the attributes are known. */
 static int read_sideband(struct reader *r, struct ptw_recording *rec)
 {
 	uint64_t at = r->head.data.offset, end = at + r->head.data.size, dropped = at;
-	struct ptw_side_event *grown;
-	bool sorted = true;
+	struct sorting sorting = { .sorted = true, .runs = { .item = sizeof(*rec->side), .limit = SPOOL_LIMIT } };
+	int ret = 0;
 
-	while (at < end) {
+	r->side = sorting.runs;
+	while (at < end && !ret) {
 		const uint8_t *p = r->map + at;
 		struct perf_event_header h;
 		struct perf_auxtrace a;
@@ -684,22 +808,31 @@ static int read_sideband(struct reader *r, struct ptw_recording *rec)
 			memcpy(&a, p, sizeof(a));
 			at += a.size;
 		}
-		if (h.type >= PERF_USER_RECORD || h.type == PERF_RECORD_SAMPLE)
-			continue;
-		grown = grow(rec->side, rec->side_count, sizeof(*grown));
-		if (!grown)
-			return out_of_memory(r);
-		rec->side = grown;
-		if (!ptw_side_take(&grown[rec->side_count], p, h.size, &r->sample_id))
-			continue;
-		if (rec->side_count && compare_side(&grown[rec->side_count - 1], &grown[rec->side_count]) > 0)
-			sorted = false;
-		rec->side_count++;
+		if (h.type < PERF_USER_RECORD && h.type != PERF_RECORD_SAMPLE)
+			ret = take_event(r, &sorting, p, h.size);
 	}
 	let_go(r, dropped, end);
-	if (!sorted)
-		qsort(rec->side, rec->side_count, sizeof(*rec->side), compare_side);
-	return 0;
+	if (!ret)
+		ret = end_sorting(r, rec, &sorting);
+	free(sorting.event);
+	ptw_spool_free(&sorting.runs);
+	return ret;
+}
+
+void ptw_recording_side_drop(const struct ptw_recording *recording)
+{
+	const struct reader *r = recording->reader;
+
+	if (r)
+		ptw_spool_drop(&r->side);
+}
+
+void ptw_recording_records_drop(const struct ptw_recording *recording)
+{
+	const struct reader *r = recording->reader;
+
+	if (r)
+		let_go(r, r->head.data.offset, r->head.data.offset + r->head.data.size);
 }
 
 /* Give every chunk its stream: that of its CPU or thread. A hash, because a hostile file has many of both. */
@@ -767,18 +900,6 @@ static int copy_chunk(int out, uint64_t at, int in, const struct chunk *c)
 	return 0;
 }
 
-static int temporary_file(char *path, size_t size)
-{
-	const char *dir = getenv("TMPDIR");
-	int fd;
-
-	snprintf(path, size, "%s/ptwatch-XXXXXX", dir && *dir ? dir : "/var/tmp");
-	fd = mkostemp(path, O_CLOEXEC);
-	if (fd >= 0)
-		unlink(path);
-	return fd;
-}
-
 /*
  * The same for a large recording: next to each other in a temporary file that is mapped, so that memory does
  * not grow with the recording.
@@ -789,7 +910,7 @@ static int join_in_file(struct reader *r, struct ptw_recording *rec)
 	int in = open(r->path, O_RDONLY | O_CLOEXEC), out = -1, ret = -1;
 	char path[PATH_MAX] = "";
 
-	out = temporary_file(path, sizeof(path));
+	out = ptw_temporary_file(path, sizeof(path));
 	if (!at || in < 0 || out < 0)
 		goto failed;
 	for (size_t i = 0; i < rec->trace_count; i++) {
@@ -1349,6 +1470,9 @@ void ptw_recording_close(struct ptw_recording *recording)
 		free(r->chunk);
 		free(r->mapping);
 		free(r->build_id);
+		if (!r->side.count)
+			free((void *)recording->side);
+		ptw_spool_free(&r->side);
 		for (size_t i = 0; i < r->binaries; i++) {
 			free(r->binary[i].path);
 			free(r->binary[i].gap);
@@ -1362,7 +1486,6 @@ void ptw_recording_close(struct ptw_recording *recording)
 	ptw_image_free(&recording->image);
 	ptw_symbols_free(recording->symbols);
 	free(recording->trace);
-	free(recording->side);
 	free(recording->alarm);
 	free(recording->missing_code);
 	free(recording->incomplete);

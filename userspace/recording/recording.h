@@ -82,7 +82,7 @@ struct ptw_recording {
 	size_t trace_count;
 	struct ptw_image image;		/* kernel and module text, and what mmap records name */
 	struct ptw_symbols *symbols;
-	struct ptw_side_event *side;	/* in order of time */
+	const struct ptw_side_event *side;	/* in order of time; who goes through all of it calls ptw_recording_passed() */
 	size_t side_count;
 	struct ptw_alarm *alarm;
 	size_t alarm_count;
@@ -148,6 +148,22 @@ static inline void ptw_trace_read_to(const struct ptw_recorded_trace *trace, siz
 		return;
 	ptw_trace_drop(trace, *dropped, at);
 	*dropped = at;
+}
+
+/**
+ * ptw_recording_side_drop() - nothing of recording->side need stay in memory for now
+ * ptw_recording_records_drop() - nor of what is in the file: names, and traces that are in one piece
+ */
+void ptw_recording_side_drop(const struct ptw_recording *recording);
+void ptw_recording_records_drop(const struct ptw_recording *recording);
+
+/** ptw_recording_passed() - who goes through all of recording->side has come to @i */
+static inline void ptw_recording_passed(const struct ptw_recording *recording, size_t i)
+{
+	if (i & 0xffff || !i)
+		return;
+	ptw_recording_side_drop(recording);
+	ptw_recording_records_drop(recording);
 }
 
 /**
