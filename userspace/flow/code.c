@@ -69,7 +69,7 @@ struct generated {
 struct code_space {
 	uint32_t number;	/* of its first version, see struct change; from 1 */
 	int32_t pid;
-	uint64_t since;
+	uint64_t since, until;
 	bool began;		/* with the program that it runs: all that it maps is told */
 	struct code_space *older;	/* of the same process, before it ran another program */
 	struct code_map *map;	/* once all are known sorted by address */
@@ -266,9 +266,11 @@ static struct code_space *add_space(struct ptw_code *code, int32_t pid, uint64_t
 		return NULL;
 	space->pid = pid;
 	space->since = since;
+	space->until = CODE_ALWAYS;
 	for (h = (uint32_t)pid * 2654435761u & (code->slots - 1); code->newest[h]; h = (h + 1) & (code->slots - 1)) {
 		if (code->space[code->newest[h] - 1]->pid == pid) {
 			space->older = code->space[code->newest[h] - 1];
+			space->older->until = since;
 			break;
 		}
 	}
@@ -291,6 +293,12 @@ struct code_space *code_space_at(struct ptw_code *code, int32_t pid, uint64_t ti
 	while (space && space->since > time && space->older)
 		space = space->older;
 	return space;
+}
+
+void code_space_span(const struct code_space *space, uint64_t *since, uint64_t *until)
+{
+	*since = space->older ? space->since : 0;
+	*until = space->until;
 }
 
 static int put_map(struct ptw_code *code, struct code_space *space, const struct code_map *map)
@@ -1000,6 +1008,11 @@ static size_t changes_at(const struct code_space *space, uint64_t time)
 			high = mid;
 	}
 	return low;
+}
+
+uint64_t code_state(const struct ptw_code *code, const struct code_space *space, uint64_t time)
+{
+	return (uint64_t)changes_at(space, time) << 32 | changes_at(code->kernel, time);
 }
 
 uint32_t code_view_space(struct code_view *view, struct code_space *space, uint64_t time)

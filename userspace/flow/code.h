@@ -34,6 +34,12 @@ const char *code_unreadable(const struct ptw_code *code);
 /** code_space_at() - the address space of process @pid at @time; NULL: unknown */
 struct code_space *code_space_at(struct ptw_code *code, int32_t pid, uint64_t time);
 
+/** code_space_span() - until when, and since when, that is what code_space_at() returns for the process */
+void code_space_span(const struct code_space *space, uint64_t *since, uint64_t *until);
+
+/** code_state() - as long as it is the same, code_place() says the same of an address in @space */
+uint64_t code_state(const struct ptw_code *code, const struct code_space *space, uint64_t time);
+
 /** code_place() - what @addr is in @space (NULL: none but the kernel) at @time */
 void code_place(struct ptw_code *code, struct code_space *space, uint64_t time, uint64_t addr,
 		struct ptw_place *place);

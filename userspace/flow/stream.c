@@ -22,6 +22,16 @@ struct lane {
 	uint64_t time;		/* of the newest record */
 };
 
+/* Looking up what is at an address costs more than all else that a report does with most branches. */
+#define PLACES		2048
+
+struct known_place {
+	uint64_t addr, state;
+	struct code_space *space;
+	struct ptw_place place;
+	bool known;
+};
+
 struct ptw_stream {
 	struct ptw_recording own;	/* a copy: who opens may have put it together on the stack */
 	const struct ptw_recording *rec;
@@ -38,6 +48,12 @@ struct ptw_stream {
 	bool chosen;
 	bool failed;
 	struct ptw_trace_totals none;
+	/* Where a process's code was found last */
+	bool have_space;
+	int32_t space_pid;
+	uint64_t space_since, space_until;
+	struct code_space *space;
+	struct known_place place[PLACES];
 };
 
 /* The last name of each thread */
@@ -301,13 +317,37 @@ const struct ptw_thread *ptw_stream_thread(const struct ptw_stream *s, uint32_t 
 	return s->threads.thread[index];
 }
 
+static struct code_space *space_at(struct ptw_stream *s, int32_t pid, uint64_t time)
+{
+	if (s->have_space && pid == s->space_pid && time >= s->space_since && time < s->space_until)
+		return s->space;
+	s->space = code_space_at(s->code, pid, time);
+	s->space_pid = pid;
+	s->have_space = true;
+	s->space_since = 0;
+	s->space_until = UINT64_MAX;
+	if (s->space)
+		code_space_span(s->space, &s->space_since, &s->space_until);
+	return s->space;
+}
+
 bool ptw_stream_place(struct ptw_stream *s, const struct ptw_flow *flow, uint64_t addr,
 		      struct ptw_place *place)
 {
 	uint64_t time = flow->flags & PTW_FLOW_TIMED ? flow->time : UINT64_MAX;
-	int32_t pid = s->threads.thread[flow->thread]->pid;
+	struct code_space *space = NULL;
+	struct known_place *known;
+	uint64_t state;
 
-	code_place(s->code, addr & CODE_KERNEL_HALF ? NULL : code_space_at(s->code, pid, time), time, addr, place);
+	if (!(addr & CODE_KERNEL_HALF))
+		space = space_at(s, s->threads.thread[flow->thread]->pid, time);
+	state = code_state(s->code, space, time);
+	known = &s->place[(addr ^ (uintptr_t)space >> 4) * 0x9e3779b97f4a7c15ULL >> 53];
+	if (!known->known || known->addr != addr || known->space != space || known->state != state) {
+		*known = (struct known_place){ .addr = addr, .space = space, .state = state, .known = true };
+		code_place(s->code, space, time, addr, &known->place);
+	}
+	*place = known->place;
 	return place->symbol;
 }
 
