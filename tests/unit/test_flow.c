@@ -483,6 +483,28 @@ static void tell_places(struct scene *s, unsigned int flags, char *text, size_t 
 	ptw_stream_close(stream);
 }
 
+/* "a, b": what one address is, from the beginning of the trace to its end */
+static void tell_at(struct scene *s, uint64_t addr, char *text, size_t room)
+{
+	struct ptw_stream_options options = { .flags = PTW_STREAM_ALL_JUMPS, .threads = 1 };
+	const char *name, *last = NULL;
+	const struct ptw_flow *f;
+	struct ptw_stream *stream;
+	struct ptw_place place;
+	size_t used = 0;
+
+	stream = ptw_stream_open(&s->rec, &options, NULL);
+	assert_non_null(stream);
+	text[0] = '\0';
+	while ((f = ptw_stream_next(stream)) && used < room - 80) {
+		name = ptw_stream_place(stream, f, addr, &place) ? place.symbol->name : "-";
+		if (!last || strcmp(name, last))
+			used += snprintf(text + used, room - used, "%s%s", used ? ", " : "", name);
+		last = name;
+	}
+	ptw_stream_close(stream);
+}
+
 /* A BPF program that comes, goes, and makes room for another: by records alone, no copy of the kernel has them. */
 static void bpf_programs(void **state)
 {
@@ -527,6 +549,8 @@ static void bpf_programs(void **state)
 	}
 	tell_places(&s, 0, text, sizeof(text));
 	assert_string_equal(text, "- 0, 1; bpf_a 1, 3; bpf_b 2, 5; bpf_b 2, 7");
+	tell_at(&s, CODE + 0x101, text, sizeof(text));
+	assert_string_equal(text, "bpf_a, bpf_b");
 	end_scene(&s);
 }
 
@@ -745,8 +769,26 @@ static void switch_ends_block(void **state)
 	end_scene(&other);
 }
 
+/* The process of @s runs another program from @time on. */
+static void add_exec(struct scene *s, uint64_t time)
+{
+	static const struct __attribute__((packed)) {
+		struct perf_event_header header;
+		uint32_t pid, tid;
+		char name[8];
+	} comm = {
+		.header = { .type = PERF_RECORD_COMM, .misc = PERF_RECORD_MISC_COMM_EXEC, .size = sizeof(comm) },
+		.pid = JIT_PID, .tid = JIT_PID, .name = "other",
+	};
+	static const struct ptw_sample_id_layout none;
+
+	assert_true(ptw_side_take(&s->side[s->rec.side_count], (const uint8_t *)&comm, sizeof(comm), &none));
+	s->side[s->rec.side_count++].time = time;
+}
+
 static void jitdump(void **state)
 {
+	static const uint8_t longer[] = { JIT_START, JIT_TIP, TSC(4500), JIT_TIP, JIT_TIP, TSC(6000), JIT_TIP, JIT_TIP };
 	static const uint8_t trace[] = { JIT_START, JIT_TIP, TSC(2500), JIT_TIP, JIT_TIP, TSC(4500), JIT_TIP, JIT_TIP };
 	char dir[] = "/tmp/ptwatch-test-XXXXXX", path[64], text[256], *told;
 	struct mmap_record record[3];
@@ -766,6 +808,16 @@ static void jitdump(void **state)
 	add_mmap(&s, &record[2], 700, JIT, "//anon");
 	tell_places(&s, 0, text, sizeof(text));
 	assert_string_equal(text, "first 1, 2; later 2, 4; later 2, 6; moved 0, 7; moved 0, 8");
+	tell_at(&s, JIT, text, sizeof(text));
+	assert_string_equal(text, "first, later, moved");
+	s.trace.data = longer;
+	s.trace.size = sizeof(longer);
+	add_exec(&s, 5000);
+	tell_at(&s, JIT, text, sizeof(text));
+	assert_string_equal(text, "first, moved, -");
+	s.trace.data = trace;
+	s.trace.size = sizeof(trace);
+	s.rec.side_count--;
 	assert_null(ptw_jitdump_unclocked(&s.rec));
 	/* By another clock: all of it is there from the mapping of the file on, and that is told. */
 	set_dump_flags(path, 0);
