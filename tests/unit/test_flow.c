@@ -17,6 +17,8 @@
 #include "flow/code.h"
 #include "flow/runs.h"
 #include "flow/stream.h"
+#include "recording/perf_file.h"
+#include "recording/recording.h"
 
 #define CODE	0xffffffff81001000ULL
 
@@ -659,6 +661,129 @@ static void write_dump(const char *path)
 	fclose(file);
 }
 
+/* A file of two pages, of a byte */
+static void make_pages(char *path, int byte)
+{
+	uint8_t page[8192];
+	int fd;
+
+	strcpy(path, "/tmp/ptwatch-test-XXXXXX");
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	memset(page, byte, sizeof(page));
+	assert_int_equal(write(fd, page, sizeof(page)), sizeof(page));
+	close(fd);
+}
+
+static void put_record(struct ptw_recording_writer *w, const void *record, size_t size, uint64_t time)
+{
+	struct perf_sample_id id = { .time = time, .id = 501 };
+	struct perf_event_header header;
+	uint8_t bytes[256];
+
+	memcpy(bytes, record, size);
+	memcpy(bytes + size, &id, sizeof(id));
+	memcpy(&header, bytes, sizeof(header));
+	header.size = size + sizeof(id);
+	memcpy(bytes, &header, sizeof(header));
+	assert_int_equal(ptw_recording_add_records(w, bytes, header.size, NULL, 0, NULL), 0);
+}
+
+static void put_fork(struct ptw_recording_writer *w, uint64_t time, uint32_t parent, uint32_t pid, uint16_t misc)
+{
+	struct __attribute__((packed)) {
+		struct perf_event_header header;
+		uint32_t pid, parent, tid, parent_tid;
+		uint64_t time;
+	} r = {
+		.header = { .type = PERF_RECORD_FORK, .misc = misc }, .pid = pid, .tid = pid, .parent = parent, .parent_tid = parent,
+	};
+
+	put_record(w, &r, sizeof(r), time);
+}
+
+static void put_mmap(struct ptw_recording_writer *w, uint64_t time, uint32_t pid, uint64_t addr, uint64_t size,
+		     const char *path)
+{
+	struct mmap_record r = {
+		.header = { .type = PERF_RECORD_MMAP2, .misc = PERF_RECORD_MISC_USER }, .pid = pid, .tid = pid, .addr = addr,
+		.size = size, .prot = 4,
+	};
+
+	snprintf(r.name, sizeof(r.name), "%s", path);
+	put_record(w, &r, sizeof(r), time);
+}
+
+/* Children have what their parents had when they were made, and what they map themselves; not what the parents map later. */
+static void forks(void **state)
+{
+	enum { FIRST = 0x10000, SECOND = 0x11000, CHAIN = 20, FIRST_OF_CHAIN = 500 };
+	static const struct { uint32_t pid; uint64_t time, addr; int byte; } expected[] = {
+		{ 10, 50, FIRST, 'a' }, { 10, 150, FIRST, 'a' }, { 10, 250, FIRST, 'b' },
+		{ 20, 150, FIRST, 'a' }, { 20, 250, FIRST, 'a' }, { 20, 250, SECOND, 'a' }, { 20, 350, SECOND, 'c' },
+		{ 10, 350, SECOND, 'a' }, { 30, 450, FIRST, 'a' }, { 30, 450, SECOND, 'c' }, { 40, 450, FIRST, 0 },
+		{ 40, 450, SECOND, 'b' },
+		/* The chain, of which only the last one maps something */
+		{ FIRST_OF_CHAIN, 1000, FIRST, 'a' }, { FIRST_OF_CHAIN + 5, 1000, FIRST, 'a' },
+		{ FIRST_OF_CHAIN + CHAIN - 1, 1000, FIRST, 'a' }, { FIRST_OF_CHAIN + CHAIN - 1, 1000, SECOND, 'b' },
+		{ FIRST_OF_CHAIN + CHAIN - 1, 605, SECOND, 'c' },
+	};
+	static const uint64_t id = 501;
+	const struct ptw_trace_config config = { .pt_pmu_type = 8, .params = { .family = 6, .have_time = true, .time_mult = 1 } };
+	char path[3][32], dir[] = "/tmp/ptwatch-test-XXXXXX", name[64];
+	struct ptw_recording_writer *w;
+	struct ptw_recording *rec;
+	struct code_view *view;
+	struct ptw_code *code;
+	uint8_t bytes[4];
+
+	for (int i = 0; i < 3; i++)
+		make_pages(path[i], 'a' + i);
+	assert_non_null(mkdtemp(dir));
+	snprintf(name, sizeof(name), "%s/rec", dir);
+	w = ptw_recording_create(name, &config, NULL);
+	assert_non_null(w);
+	assert_int_equal(ptw_recording_set_sideband(w, &id, 1, NULL), 0);
+	put_mmap(w, 10, 10, FIRST, 0x2000, path[0]);
+	put_fork(w, 100, 10, 20, 0);
+	put_mmap(w, 200, 10, FIRST, 0x1000, path[1]);
+	put_mmap(w, 300, 20, SECOND, 0x1000, path[2]);
+	put_fork(w, 400, 20, 30, 0);
+	/* One that ran already: nothing is known of it but what follows. */
+	put_fork(w, 400, 20, 40, PERF_RECORD_MISC_FORK_EXEC);
+	put_mmap(w, 410, 40, SECOND, 0x1000, path[1]);
+	for (int n = 0; n < CHAIN; n++)
+		put_fork(w, 500 + n, n ? FIRST_OF_CHAIN + n - 1 : 30, FIRST_OF_CHAIN + n, 0);
+	put_mmap(w, 700, FIRST_OF_CHAIN + CHAIN - 1, SECOND, 0x1000, path[1]);
+	assert_int_equal(ptw_recording_add_trace(w, 0, "\x02\x82", 2, NULL, 0, NULL), 0);
+	assert_int_equal(ptw_recording_finish(w, NULL), 0);
+	rec = ptw_recording_open(name, NULL);
+	assert_non_null(rec);
+	code = code_new(rec);
+	view = code_view_new(code);
+	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+		uint64_t at = expected[i].addr + 0xffe;
+		size_t n;
+
+		code_view_space(view, code_space_at(code, expected[i].pid, expected[i].time), expected[i].time);
+		n = code_read(view, at, bytes, sizeof(bytes));
+		if (n ? bytes[0] != expected[i].byte : expected[i].byte)
+			fail_msg("%u at %d, 0x%x: %d bytes, '%c', not '%c'", expected[i].pid, (int)expected[i].time,
+				 (int)expected[i].addr, (int)n, n ? bytes[0] : '-', expected[i].byte);
+	}
+	/* Across the two pages, of which only one is its own */
+	code_view_space(view, code_space_at(code, 20, 350), 350);
+	assert_int_equal(code_read(view, FIRST + 0xffe, bytes, 4), 4);
+	assert_memory_equal(bytes, "aacc", 4);
+	code_view_free(view);
+	code_free(code);
+	ptw_recording_close(rec);
+	for (int i = 0; i < 3; i++)
+		unlink(path[i]);
+	snprintf(name, sizeof(name), "rm -r %s", dir);
+	assert_int_equal(system(name), 0);
+}
+
 static void set_dump_flags(const char *path, uint64_t flags)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -937,6 +1062,7 @@ int main(void)
 		cmocka_unit_test(begun_in_switch),
 		cmocka_unit_test(begins_in_switch),
 		cmocka_unit_test(switch_ends_block),
+		cmocka_unit_test(forks),
 		cmocka_unit_test(jitdump),
 		cmocka_unit_test(damaged_dumps),
 		cmocka_unit_test(perf_map),

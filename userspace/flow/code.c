@@ -18,6 +18,7 @@
 #define MAPS_LIMIT	32768	/* of a process; more is damage */
 #define ALL_MAPS_LIMIT	(1u << 20)
 #define NOTES		64
+#define BASES		8	/* generations that are looked through */
 
 /* A part of a file that can be mapped as code, for symbols */
 struct segment {
@@ -72,6 +73,10 @@ struct code_space {
 	uint64_t since, until;
 	bool began;		/* with the program that it runs: all that it maps is told */
 	struct code_space *older;	/* of the same process, before it ran another program */
+	/* What is not mapped here is as in the parent at the time of the fork: most children soon run another program. */
+	const struct code_space *base;
+	uint64_t base_time;
+	unsigned int bases;
 	struct code_map *map;	/* once all are known sorted by address */
 	size_t maps;
 	uint64_t *reach;	/* of each map: how far it and those before it go */
@@ -404,6 +409,24 @@ static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 	return put_map(code, space, &map);
 }
 
+/* What @from and those behind it have at @time, the oldest first, as @to's own */
+static int copy_maps(struct ptw_code *code, struct code_space *to, const struct code_space *from, uint64_t time)
+{
+	if (from->base && copy_maps(code, to, from->base, from->base_time))
+		return -1;
+	for (size_t i = 0; i < from->maps; i++) {
+		struct code_map map = from->map[i];
+
+		if (map.since > time || map.until <= time)
+			continue;
+		map.since = to->since;
+		map.until = CODE_ALWAYS;
+		if (replace(code, to, map.start, map.end, to->since, map.kind) || put_map(code, to, &map))
+			return -1;
+	}
+	return 0;
+}
+
 /* A child begins with the code of its parent. */
 static int take_fork(struct ptw_code *code, const struct ptw_side_event *e)
 {
@@ -415,9 +438,14 @@ static int take_fork(struct ptw_code *code, const struct ptw_side_event *e)
 	child = add_space(code, e->pid, e->time);
 	if (!child)
 		return -1;
-	for (size_t i = 0; parent && i < parent->maps; i++)
-		if (parent->map[i].until == CODE_ALWAYS && put_map(code, child, &parent->map[i]))
-			return -1;
+	/* Of a process that ran already its own mappings follow. */
+	if (!parent || e->exec)
+		return 0;
+	if (parent->bases == BASES)
+		return copy_maps(code, child, parent, e->time);
+	child->base = parent;
+	child->base_time = e->time;
+	child->bases = parent->bases + 1;
 	return 0;
 }
 
@@ -724,8 +752,8 @@ const char *code_unreadable(const struct ptw_code *code)
 
 /* ---- looking things up ---- */
 
-/* What a process has mapped at @addr: a generated function rather than the memory that it is in */
-static const struct code_map *space_map_at(const struct code_space *space, uint64_t time, uint64_t addr)
+/* What is mapped at @addr by the process itself: a generated function rather than the memory that it is in */
+static const struct code_map *own_map_at(const struct code_space *space, uint64_t time, uint64_t addr)
 {
 	const struct code_map *found = NULL;
 	size_t low = 0, high = space->maps;
@@ -750,6 +778,31 @@ static const struct code_map *space_map_at(const struct code_space *space, uint6
 	return found;
 }
 
+/* The same by it or by those that it comes from. What was mapped once stays covered, by what replaced it if by nothing else. */
+static const struct code_map *space_map_at(const struct code_space *space, uint64_t time, uint64_t addr)
+{
+	const struct code_map *found = NULL;
+
+	for (; space; time = space->base_time, space = space->base) {
+		const struct code_map *m = own_map_at(space, time, addr);
+
+		if (!found || (m && m->kind == CODE_JIT))
+			found = m;
+		if (found && found->kind != CODE_GENERATED)
+			break;
+	}
+	return found;
+}
+
+/* Of a known process everything is known. */
+static bool is_known(const struct code_space *space)
+{
+	for (; space; space = space->base)
+		if (space->maps || space->began)
+			return true;
+	return false;
+}
+
 static const struct code_map *map_at(const struct ptw_code *code, const struct code_space *space, uint64_t time,
 				     uint64_t addr)
 {
@@ -757,8 +810,7 @@ static const struct code_map *map_at(const struct ptw_code *code, const struct c
 
 	if (m)
 		return m->file ? m : NULL;
-	/* Of a known process everything is known. */
-	if (space && (space->maps || space->began) && !(addr & CODE_KERNEL_HALF))
+	if (!(addr & CODE_KERNEL_HALF) && is_known(space))
 		return NULL;
 	for (size_t i = code->flats; i--; )
 		if (addr >= code->flat[i].start && addr < code->flat[i].end)
@@ -1060,7 +1112,7 @@ const char *code_missing(const struct code_view *view, uint64_t addr)
 
 	if (addr & CODE_KERNEL_HALF)
 		return NULL;
-	if (!space || (!space->maps && !space->began))
+	if (!is_known(space))
 		return ptw_recording_missing_at(view->code->rec, addr);
 	m = space_map_at(space, view->time, addr);
 	return m && !m->file ? m->missing : NULL;
@@ -1100,8 +1152,8 @@ size_t code_read(const struct code_view *view, uint64_t addr, uint8_t *bytes, si
 			n = m->end - at;
 		if (n > m->file->size - offset)
 			n = m->file->size - offset;
-		/* No further than the page: the next one may have changed. */
-		if (view->pages && n > PAGE - at % PAGE)
+		/* No further than the page: the next one may have changed, or be the process's own. */
+		if ((view->pages || (view->space && view->space->base)) && n > PAGE - at % PAGE)
 			n = PAGE - at % PAGE;
 		memcpy(bytes + done, m->file->data + offset, n);
 		done += n;

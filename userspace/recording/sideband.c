@@ -101,6 +101,7 @@ bool ptw_side_take(struct ptw_side_event *e, const uint8_t *p, size_t size,
 		e->other_pid = get32(p + 12);
 		e->tid = get32(p + 16);
 		e->other_tid = get32(p + 20);
+		e->exec = h.type == PERF_RECORD_FORK && h.misc & PERF_RECORD_MISC_FORK_EXEC;
 		return true;
 	case PERF_RECORD_ITRACE_START:
 		e->type = PTW_SIDE_START;

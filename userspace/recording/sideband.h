@@ -32,7 +32,7 @@ struct ptw_side_event {
 	uint8_t type;		/* enum ptw_side_type */
 	bool preempted;		/* SWITCH: the old thread wanted to run on */
 	bool out;		/* SWITCH: told when the old thread left; else when the new one arrived */
-	bool exec;		/* COMM */
+	bool exec;		/* COMM; FORK: of a process that ran already, whose mappings follow */
 };
 
 struct ptw_side_detail {
