@@ -23,7 +23,7 @@ processors: slept
 core: slept
 S3: slept
 record: 3' 'each level of suspend, and S3; the recording did not hear all'
-like "$(<"$work/out/recorded")" 'CPU 1 came online: its processes are recorded as they are now' 'and says of which CPU'
+like "$(<"$work/out/recorded")" 'CPU 1 came online: its processes, and code that was changed there, are recorded as they are now' 'and says of which CPU'
 log=$(tr -d '\r' <"$work/out/console.log")
 like "$log" 'ACPI: PM: Low-level resume complete' 'it did sleep'
 is "$(grep -o '"new":"[^"]*"' "$work/out/alarms" | tr '\n' ' ')" '"new":"0x0000000000000011" "new":"0x0000000000000022" "new":"0x0000000000000033" ' \

@@ -136,7 +136,7 @@ taskset -c 1 ./latecomer
 kill -INT "$pid"; finish
 is "$status" 3 'a CPU goes and comes back: status 3'
 is "$(grep -c 'came online' /tmp/stderr)" 1 'says so once'
-like "$stderr" 'CPU 1 came online: its processes are recorded as they are now; changes of code there before now may be lost' 'and what that means'
+like "$stderr" 'CPU 1 came online: its processes, and code that was changed there, are recorded as they are now' 'and what that means'
 told=$(timeout -k 5 100 perf script -i gone -C 1 --no-itrace --show-mmap-events --show-lost-events 2>/dev/null)
 like "$told" 'PERF_RECORD_MMAP2 .*r-xp /tmp/latecomer' 'what is mapped there later is told'
 like "$told" 'PERF_RECORD_LOST' 'and that something was lost before'

@@ -14,6 +14,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 #include <linux/ptwatch.h>
 
 #include "recording/alarm.h"
+#include "recording/kernel_copy.h"
 #include "recording/perf_file.h"
 #include "recording/recording.h"
 #include "recording/writer.h"
@@ -467,6 +469,176 @@ static void leaves_nothing_when_it_fails(void **state)
 	assert_non_null(strstr(err.text, "CONFIG_PROC_KCORE"));
 	assert_int_equal(ptw_recording_finish(w, &err), 0);
 	assert_false(exists("rec/kcore_dir"));
+}
+
+/* ---- a kernel that changes while it is recorded ---- */
+
+#define TEXT	0xffffffff81000000
+#define MODULE	0xffffffffc0201000
+
+/* In make_proc()'s kcore */
+static void put_code(uint64_t addr, uint8_t value)
+{
+	uint64_t offset = addr < MODULE - 0x1000 ? addr - TEXT + 0x1000 : addr - (MODULE - 0x1000) + 0x3000;
+	int fd = open(in_dir("proc/kcore"), O_WRONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, &value, 1, offset), 1);
+	close(fd);
+}
+
+static uint8_t code(uint64_t addr)
+{
+	uint64_t i = addr < MODULE - 0x1000 ? addr - TEXT + 0x1000 : addr - (MODULE - 0x1000) + 0x3000;
+
+	return i * 7 + (i >> 8);
+}
+
+static void change_heard(struct ptw_recording_writer *w, uint64_t addr, uint8_t from, uint8_t to)
+{
+	struct __attribute__((packed)) {
+		struct perf_event_header header;
+		uint64_t addr;
+		uint16_t old_size, new_size;
+		uint8_t from, to, pad[2];
+		struct perf_sample_id id;
+	} record = {
+		.header = { PERF_RECORD_TEXT_POKE, PERF_RECORD_MISC_KERNEL, sizeof(record) },
+		.addr = addr, .old_size = 1, .new_size = 1, .from = from, .to = to, .id = { .time = 1000, .id = 501 },
+	};
+	struct ptw_error err;
+
+	assert_int_equal(ptw_recording_add_records(w, &record, 16, (const uint8_t *)&record + 16, sizeof(record) - 16, &err), 0);
+	put_code(addr, to);
+}
+
+/* The next change of code that a recording tells, as "address old new" in hex */
+static const char *next_poke(const struct ptw_recording *r, size_t *at)
+{
+	static char text[256];
+	struct ptw_side_detail d;
+	int n;
+
+	for (; *at < r->side_count; ++*at) {
+		if (r->side[*at].type != PTW_SIDE_TEXT_POKE)
+			continue;
+		ptw_side_detail(&r->side[(*at)++], &d);
+		n = sprintf(text, "%" PRIx64 " ", d.addr);
+		for (int i = 0; i < d.old_size && i < 32; i++)
+			n += sprintf(text + n, "%02x", d.old_bytes[i]);
+		n += sprintf(text + n, " ");
+		for (int i = 0; i < d.new_size && i < 32; i++)
+			n += sprintf(text + n, "%02x", d.new_bytes[i]);
+		return text;
+	}
+	return "";
+}
+
+static const char *as_poke(uint64_t addr, const uint8_t *from, const uint8_t *to, int size)
+{
+	static char text[256];
+	int n = sprintf(text, "%" PRIx64 " ", addr);
+
+	for (int i = 0; i < size; i++)
+		n += sprintf(text + n, "%02x", from[i]);
+	n += sprintf(text + n, " ");
+	for (int i = 0; i < size; i++)
+		n += sprintf(text + n, "%02x", to[i]);
+	return text;
+}
+
+/* What is not as it was told is told as it is: no more than that, and once. */
+static void code_changed_unheard(void **state)
+{
+	static const uint64_t ids[] = { 501, 502 };
+	struct ptw_error err = { .status = 0 };
+	struct ptw_recording_writer *w = ptw_recording_create(in_dir("rec"), &config, &err);
+	char *proc = strdup(make_proc());
+	struct ptw_recording *r;
+	uint8_t was[8], is[8];
+	size_t at = 0;
+
+	assert_non_null(w);
+	ptw_recording_set_proc(w, proc);
+	assert_int_equal(ptw_recording_set_sideband(w, ids, 2, &err), 0);
+	assert_int_equal(ptw_recording_add_trace(w, 0, "\x02\x82", 2, NULL, 0, &err), 0);
+	assert_int_equal(ptw_recording_add_kernel_from(w, proc, &err), 0);
+
+	/* One that was heard and stays, one that was heard and went back unheard */
+	change_heard(w, TEXT + 0x10, code(TEXT + 0x10), 0xa1);
+	change_heard(w, TEXT + 0x1010, code(TEXT + 0x1010), 0xa2);
+	put_code(TEXT + 0x1010, code(TEXT + 0x1010));
+	/* In another page, and two that are one, beside one that was heard; the end of a page; a module */
+	put_code(TEXT + 0x20, 0xb1);
+	put_code(TEXT + 0x24, 0xb2);
+	put_code(TEXT + 0xfff, 0xb3);
+	put_code(MODULE + 0x10, 0xb4);
+	/* The trampoline is nobody's. */
+	put_code(MODULE + 0x3000, 0xb5);
+	assert_int_equal(ptw_recording_add_unheard(w, 1, 502, &err), 0);
+	assert_int_equal(ptw_recording_add_unheard(w, 1, 502, &err), 0);
+	/* Again, from there */
+	put_code(TEXT + 0x20, 0xc1);
+	assert_int_equal(ptw_recording_add_unheard(w, 1, 502, &err), 0);
+	/* A module that is gone has no code. */
+	put_file(in_dir("proc/modules"), "", 0);
+	put_code(MODULE + 0x11, 0xb6);
+	assert_int_equal(ptw_recording_add_unheard(w, 1, 502, &err), 0);
+	assert_int_equal(ptw_recording_finish(w, &err), 0);
+
+	r = ptw_recording_open(in_dir("rec"), &err);
+	if (!r)
+		fail_msg("%s", err.text);
+	assert_string_equal(next_poke(r, &at), as_poke(TEXT + 0x10, (uint8_t[]){ code(TEXT + 0x10) }, (uint8_t[]){ 0xa1 }, 1));
+	assert_string_equal(next_poke(r, &at), as_poke(TEXT + 0x1010, (uint8_t[]){ code(TEXT + 0x1010) }, (uint8_t[]){ 0xa2 }, 1));
+	for (int i = 0; i < 5; i++)
+		was[i] = is[i] = code(TEXT + 0x20 + i);
+	is[0] = 0xb1;
+	is[4] = 0xb2;
+	assert_string_equal(next_poke(r, &at), as_poke(TEXT + 0x20, was, is, 5));
+	assert_string_equal(next_poke(r, &at), as_poke(TEXT + 0xfff, (uint8_t[]){ code(TEXT + 0xfff) }, (uint8_t[]){ 0xb3 }, 1));
+	assert_string_equal(next_poke(r, &at), as_poke(TEXT + 0x1010, (uint8_t[]){ 0xa2 }, (uint8_t[]){ code(TEXT + 0x1010) }, 1));
+	assert_string_equal(next_poke(r, &at), as_poke(MODULE + 0x10, (uint8_t[]){ code(MODULE + 0x10) }, (uint8_t[]){ 0xb4 }, 1));
+	assert_string_equal(next_poke(r, &at), as_poke(TEXT + 0x20, (uint8_t[]){ 0xb1 }, (uint8_t[]){ 0xc1 }, 1));
+	assert_string_equal(next_poke(r, &at), "");
+	ptw_recording_close(r);
+	free(proc);
+}
+
+/*
+ * A module may come to lie where another one seemed to have code, as its size is that of all its parts, which may lie apart.
+ * It is its own code that counts.
+ */
+static void module_in_a_hole(void **state)
+{
+	static const char modules[] = "kvdemo 12288 0 - Live 0xffffffffc0201000 (OE)\n"
+				      "lodger 12288 0 - Live 0xffffffffc0200000 (OE)\n";
+	struct ptw_kernel_layout layout, late;
+	struct ptw_error err = { .status = 0 };
+	char *proc = strdup(make_proc()), *copy = strdup(in_dir("copy"));
+	uint8_t byte;
+
+	mkdir(copy, 0700);
+	if (ptw_kernel_copy(proc, copy, &layout, &err))
+		fail_msg("%s", err.text);
+	put_file(in_dir("proc/modules"), modules, sizeof(modules) - 1);
+	for (int page = 0; page < 3; page++)
+		put_code(MODULE - 0x1000 + page * 0x1000 + 5, 0xd0 + page);
+	if (ptw_kernel_copy_late(proc, copy, &layout, &late, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(late.modules, 1);
+	assert_string_equal(late.module[0].name, "lodger");
+	for (int page = 0; page < 3; page++) {
+		assert_int_equal(ptw_kernel_read(copy, MODULE - 0x1000 + page * 0x1000 + 5, &byte, 1, &err), 0);
+		assert_int_equal(byte, 0xd0 + page);
+	}
+	/* What lies behind it is as it was. */
+	assert_int_equal(ptw_kernel_read(copy, MODULE + 0x2005, &byte, 1, &err), 0);
+	assert_int_equal(byte, code(MODULE + 0x2005));
+	ptw_kernel_layout_free(&layout);
+	ptw_kernel_layout_free(&late);
+	free(proc);
+	free(copy);
 }
 
 static void writes_alarms_as_json(void **state)
@@ -1082,6 +1254,8 @@ int main(void)
 		TEST(moves_an_older_recording_aside),
 		TEST(refuses_what_is_no_recording),
 		TEST(leaves_nothing_when_it_fails),
+		TEST(code_changed_unheard),
+		TEST(module_in_a_hole),
 		TEST(writes_alarms_as_json),
 		TEST(reads_perf_data),
 		TEST(joins_pieces_and_maps_files),

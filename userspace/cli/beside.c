@@ -33,6 +33,7 @@ int beside_setup(struct beside *beside, struct ptw_device *device, struct ptw_tr
 
 	beside->device = device;
 	beside->ring = request->mode == PTWATCH_MODE_RING;
+	beside->everywhere = !request->cpus;
 	if (setup_trace(beside, request, err))
 		return -1;
 	beside->read = calloc(device->trace_count + 1, sizeof(*beside->read));
@@ -86,6 +87,14 @@ static int take_records(void *arg, const void *first, size_t first_size, const v
 	return 0;
 }
 
+static bool is_traced(const struct beside *beside, int cpu)
+{
+	for (size_t i = 0; i < beside->device->trace_count; i++)
+		if (beside->device->trace[i].cpu == (uint32_t)cpu)
+			return true;
+	return false;
+}
+
 /* CPUs that went offline and came back: what was told there meanwhile is read from /proc, as far as it can be. */
 static void renew(struct beside *beside)
 {
@@ -101,8 +110,8 @@ static void renew(struct beside *beside)
 			cli_progress(verb, "CPU %d came online, and what processes do there is not recorded: %s", cpu, err.text);
 			continue;
 		}
-		cli_progress(verb, "CPU %d came online: its processes are recorded as they are now; changes of code there before now may be lost",
-			     cpu);
+		cli_progress(verb, "CPU %d came online: its processes, and code that was changed there, are recorded as they are now%s",
+			     cpu, beside->everywhere && !is_traced(beside, cpu) ? "; it is not traced, as it was offline at the start" : "");
 		ids = ptw_sideband_ids(beside->sideband, &count);
 		if (ptw_recording_set_sideband(beside->writer, ids, count, &err) ||
 		    ptw_recording_add_unheard(beside->writer, cpu, ids[count - 1], &err))

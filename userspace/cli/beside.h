@@ -24,6 +24,7 @@ struct beside {
 	uint64_t *read;		/* switches read, for each of device->trace */
 	uint64_t switches_lost;
 	const char *verb;	/* whose messages ours are */
+	bool everywhere;	/* every CPU that was online at the start is traced */
 	bool unheard;		/* a CPU came online amid the recording */
 	bool full;		/* the disk is, or the recording can't grow for another reason */
 	struct ptw_error full_error;

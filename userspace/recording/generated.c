@@ -174,6 +174,23 @@ void generated_look(struct generated *g, const void *first, size_t first_size, c
 	}
 }
 
+static bool is_poke(uint32_t type)
+{
+	return type == PERF_RECORD_TEXT_POKE;
+}
+
+void generated_pokes(const void *first, size_t first_size, const void *second, size_t second_size,
+		     void (*take)(void *arg, const struct record *record), void *arg)
+{
+	const struct records r = { { first, second }, { first_size, second_size } };
+	struct record record;
+	size_t size;
+
+	for (size_t at = 0; (size = next_record(&r, at, &record, is_poke)); at += size)
+		if (record.header.type == PERF_RECORD_TEXT_POKE)
+			take(arg, &record);
+}
+
 void generated_copy_file(const char *from, const char *to)
 {
 	/* Whoever may write to /tmp has put it there. */

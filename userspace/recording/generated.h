@@ -29,6 +29,10 @@ void generated_look(struct generated *generated, const void *first, size_t first
 		    size_t second_size, void (*poke)(void *arg, struct record *record, const struct record *like),
 		    void *arg);
 
+/** generated_pokes() - the text-poke records among records of the kernel, which may lie in two pieces */
+void generated_pokes(const void *first, size_t first_size, const void *second, size_t second_size,
+		     void (*take)(void *arg, const struct record *record), void *arg);
+
 /** generated_copy() - copy the files of processes that were seen to @dir */
 void generated_copy(const struct generated *generated, const char *dir);
 /** generated_copy_file() - a regular file, if it is there */

@@ -2,6 +2,7 @@
 #include "recording/kernel_copy.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +102,7 @@ static int read_modules(struct copy *copy, char *text, struct ptw_error *err)
 		layout->module[layout->modules++] = module;
 		/*
 		 * The size is that of all the module's parts. Where they are allocated apart, what follows
-		 * the text is someone else's or nothing: harmless bytes that no trace runs through.
+		 * the text is someone else's or nothing, until another module comes to lie there.
 		 */
 		if (add_region(copy, addr, addr + size, err))
 			return -1;
@@ -461,43 +462,67 @@ static int append_lines(const struct copy *copy, const struct ptw_kernel_layout 
 	return error ? ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", to, strerror(errno)) : 0;
 }
 
-/* The code of @late, behind what the copy at @path has */
+/* Where the first segment behind @addr begins, at most @end */
+static uint64_t next_segment(const struct copy *copy, uint64_t addr, uint64_t end)
+{
+	for (size_t i = 0; i < copy->segments; i++)
+		if (copy->segment[i].p_vaddr > addr && copy->segment[i].p_vaddr < end)
+			end = copy->segment[i].p_vaddr;
+	return end;
+}
+
+/*
+ * The code of @late: behind what the copy at @path has, or where it is already what seemed to be another module's, but was
+ * a hole between that one's parts (see read_modules()).
+ */
 static int append_segments(struct copy *copy, const struct ptw_kernel_layout *late, int in, const char *in_path,
 			   const char *path, struct ptw_error *err)
 {
+	struct copy old = { 0 };
 	Elf64_Ehdr head;
-	Elf64_Phdr first;
 	uint64_t room;
 	int out = open(path, O_RDWR | O_CLOEXEC), ret = -1;
-	off_t end;
+	off_t file_end;
 
 	if (out < 0)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
-	if (ptw_read_at(out, &head, sizeof(head), 0, path, err) ||
-	    ptw_read_at(out, &first, sizeof(first), sizeof(head), path, err))
+	if (ptw_read_at(out, &head, sizeof(head), 0, path, err) || read_segments(&old, out, path, err))
 		goto out;
-	room = first.p_offset;
+	room = old.segment[0].p_offset;
 	for (size_t i = 0; i < late->modules; i++) {
-		Elf64_Phdr phdr = { .p_type = PT_LOAD, .p_flags = PF_R | PF_W | PF_X, .p_align = PAGE };
-		const Elf64_Phdr *s = find_segment(copy, late->module[i].addr);
+		uint64_t at = late->module[i].addr, end = at + page_up(late->module[i].size);
+		const Elf64_Phdr *s = find_segment(copy, at);
 
-		/* The table ends where the first segment begins. */
-		if (!s || (head.e_phnum + 1) * sizeof(phdr) + sizeof(head) > room)
+		if (!s)
 			continue;
-		end = lseek(out, 0, SEEK_END);
-		if (end < 0)
-			goto failed;
-		phdr.p_vaddr = late->module[i].addr;
-		phdr.p_offset = page_up(end);
-		phdr.p_filesz = page_up(late->module[i].size);
-		if (phdr.p_filesz > s->p_vaddr + s->p_filesz - phdr.p_vaddr)
-			phdr.p_filesz = s->p_vaddr + s->p_filesz - phdr.p_vaddr;
-		phdr.p_memsz = phdr.p_filesz;
-		if (write_segment(copy, in, in_path, &phdr, out, path, err))
-			goto out;
-		if (pwrite(out, &phdr, sizeof(phdr), sizeof(head) + head.e_phnum * sizeof(phdr)) != sizeof(phdr))
-			goto failed;
-		head.e_phnum++;
+		if (end > s->p_vaddr + s->p_filesz)
+			end = s->p_vaddr + s->p_filesz;
+		for (Elf64_Phdr phdr; at < end; at += phdr.p_filesz) {
+			const Elf64_Phdr *there = find_segment(&old, at);
+
+			phdr = (Elf64_Phdr){ .p_type = PT_LOAD, .p_flags = PF_R | PF_W | PF_X, .p_align = PAGE, .p_vaddr = at };
+			if (there) {
+				phdr.p_filesz = there->p_vaddr + there->p_filesz < end ?
+							there->p_vaddr + there->p_filesz - at : end - at;
+				phdr.p_offset = there->p_offset + (at - there->p_vaddr);
+				if (write_segment(copy, in, in_path, &phdr, out, path, err))
+					goto out;
+				continue;
+			}
+			phdr.p_filesz = phdr.p_memsz = next_segment(&old, at, end) - at;
+			/* The table ends where the first segment begins. */
+			if ((head.e_phnum + 1) * sizeof(phdr) + sizeof(head) > room)
+				continue;
+			file_end = lseek(out, 0, SEEK_END);
+			if (file_end < 0)
+				goto failed;
+			phdr.p_offset = page_up(file_end);
+			if (write_segment(copy, in, in_path, &phdr, out, path, err))
+				goto out;
+			if (pwrite(out, &phdr, sizeof(phdr), sizeof(head) + head.e_phnum * sizeof(phdr)) != sizeof(phdr))
+				goto failed;
+			head.e_phnum++;
+		}
 	}
 	if (pwrite(out, &head, sizeof(head), 0) != sizeof(head))
 		goto failed;
@@ -508,13 +533,14 @@ failed:
 out:
 	if (ptw_close_file(out, path, ret ? NULL : err))
 		ret = -1;
+	free(old.segment);
 	return ret;
 }
 
 static bool has_module(const struct ptw_kernel_layout *layout, const struct ptw_kernel_module *module)
 {
 	for (size_t i = 0; i < layout->modules; i++)
-		if (layout->module[i].addr == module->addr)
+		if (layout->module[i].addr == module->addr && !strcmp(layout->module[i].name, module->name))
 			return true;
 	return false;
 }
@@ -553,5 +579,120 @@ out:
 	free(copy.segment);
 	if (ret)
 		ptw_kernel_layout_free(late);
+	return ret;
+}
+
+/* ---- what is another than in the copy ---- */
+
+/* Two cores: the copy's and the kernel's */
+struct comparison {
+	struct copy core[2];
+	int fd[2];
+	char path[2][4096];
+	int (*page)(void *arg, uint64_t addr, const uint8_t *copy, const uint8_t *is, struct ptw_error *err);
+	void *arg;
+};
+
+/*
+ * Where a module's code ends: where the first of its sections begins that holds none. Data is not to be compared: it is
+ * another each time, and nobody executes it.
+ */
+static uint64_t module_text_end(const struct ptw_kernel_module *module)
+{
+	uint64_t end = module->addr + module->size, addr;
+	char dir[256], path[600], *text;
+	struct dirent *entry;
+	size_t size;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "/sys/module/%s/sections", module->name);
+	d = opendir(dir);
+	while (d && (entry = readdir(d))) {
+		if (entry->d_name[0] == '.' && (!entry->d_name[1] || strstr(entry->d_name, "text")))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+		text = ptw_read_text(path, &size, NULL);
+		addr = text ? strtoull(text, NULL, 16) : 0;
+		free(text);
+		if (addr > module->addr && addr < end)
+			end = addr;
+	}
+	if (d)
+		closedir(d);
+	return page_up(end);
+}
+
+static int compare_range(struct comparison *c, uint64_t at, uint64_t end, struct ptw_error *err)
+{
+	enum { CHUNK = 64 * 4096 };
+	uint8_t *buffer = malloc(2 * CHUNK);
+	int ret = 0;
+
+	if (!buffer)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "recording: out of memory");
+	while (!ret && at < end) {
+		uint64_t size = end - at < CHUNK ? end - at : CHUNK;
+
+		for (int i = 0; i < 2; i++) {
+			const Elf64_Phdr *s = find_segment(&c->core[i], at);
+			uint64_t there = s ? s->p_vaddr + s->p_filesz - at : 0;
+
+			if (size > there)
+				size = there;
+		}
+		size = page_down(size);
+		if (!size)
+			break;
+		for (int i = 0; i < 2 && !ret; i++) {
+			const Elf64_Phdr *s = find_segment(&c->core[i], at);
+
+			ret = ptw_read_at(c->fd[i], buffer + i * CHUNK, size, s->p_offset + (at - s->p_vaddr), c->path[i], err);
+		}
+		for (uint64_t done = 0; done < size && !ret; done += PAGE)
+			ret = c->page(c->arg, at + done, buffer + done, buffer + CHUNK + done, err);
+		at += size;
+	}
+	free(buffer);
+	return ret;
+}
+
+int ptw_kernel_compare(const char *proc, const char *dir, const struct ptw_kernel_layout *known,
+		       int (*page)(void *arg, uint64_t addr, const uint8_t *copy, const uint8_t *is, struct ptw_error *err),
+		       void *arg, struct ptw_error *err)
+{
+	struct ptw_kernel_layout loaded = { 0 };
+	struct copy modules = { .proc = proc, .layout = &loaded };
+	struct comparison c = { .fd = { -1, -1 }, .page = page, .arg = arg };
+	char from[4096], *text;
+	size_t size;
+	int ret;
+
+	snprintf(c.path[0], sizeof(c.path[0]), "%s/kcore", dir);
+	snprintf(c.path[1], sizeof(c.path[1]), "%s/kcore", proc);
+	snprintf(from, sizeof(from), "%s/modules", proc);
+	text = ptw_read_text(from, &size, err);
+	ret = text ? read_modules(&modules, text, err) : -1;
+	free(text);
+	for (int i = 0; i < 2 && !ret; i++) {
+		c.fd[i] = open(c.path[i], O_RDONLY | O_CLOEXEC);
+		if (c.fd[i] < 0)
+			ret = ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", c.path[i], strerror(errno));
+		else
+			ret = read_segments(&c.core[i], c.fd[i], c.path[i], err);
+	}
+	if (!ret)
+		ret = compare_range(&c, page_down(known->text), page_up(known->etext), err);
+	for (size_t i = 0; i < known->modules && !ret; i++)
+		for (size_t j = 0; j < loaded.modules; j++)
+			if (loaded.module[j].addr == known->module[i].addr &&
+			    !strcmp(loaded.module[j].name, known->module[i].name))
+				ret = compare_range(&c, page_down(known->module[i].addr), module_text_end(&known->module[i]), err);
+	for (int i = 0; i < 2; i++) {
+		if (c.fd[i] >= 0)
+			close(c.fd[i]);
+		free(c.core[i].segment);
+	}
+	free(modules.region);
+	ptw_kernel_layout_free(&loaded);
 	return ret;
 }

@@ -46,6 +46,15 @@ int ptw_kernel_read(const char *proc, uint64_t addr, void *data, size_t size, st
 int ptw_kernel_copy_late(const char *proc, const char *dir, const struct ptw_kernel_layout *known,
 			 struct ptw_kernel_layout *late, struct ptw_error *err);
 
+/**
+ * ptw_kernel_compare() - the code that a copy has beside the running kernel's, page by page
+ * @known: what the copy in @dir has; of a module that is not loaded any more nothing is shown
+ * @page: @copy and @is are 4096 bytes each; other than 0 ends it
+ */
+int ptw_kernel_compare(const char *proc, const char *dir, const struct ptw_kernel_layout *known,
+		       int (*page)(void *arg, uint64_t addr, const uint8_t *copy, const uint8_t *is, struct ptw_error *err),
+		       void *arg, struct ptw_error *err);
+
 void ptw_kernel_layout_free(struct ptw_kernel_layout *layout);
 
 #endif /* PTWATCH_RECORDING_KERNEL_COPY_H */

@@ -249,10 +249,11 @@ int ptw_recording_set_sideband(struct ptw_recording_writer *writer, const uint64
 int ptw_recording_add_processes(struct ptw_recording_writer *writer, struct ptw_error *err);
 
 /**
- * ptw_recording_add_unheard() - of @cpu nothing was heard for a while: a record of the loss, and then all processes
+ * ptw_recording_add_unheard() - of @cpu nothing was heard for a while: a record of the loss, then all processes, and what
+ * of the kernel's code is another than was told
  * @id: of the event that hears it again
  *
- * They are told as of the time of this call. Changes of the kernel's code that were not heard stay unknown.
+ * They are told as of the time of this call. When the kernel's code was changed unheard stays unknown.
  */
 int ptw_recording_add_unheard(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t id, struct ptw_error *err);
 

@@ -26,6 +26,7 @@
 
 #include "recording/file.h"
 #include "recording/generated.h"
+#include "recording/live_code.h"
 #include "recording/kernel_copy.h"
 #include "recording/perf_file.h"
 #include "recording/processes.h"
@@ -70,6 +71,7 @@ struct ptw_recording_writer {
 	bool kernel_told;	/* the records about the kernel's text are written */
 	char *reserve;		/* a file that keeps room for the end; NULL: none */
 	struct generated generated;
+	struct live_code live;
 	struct ptw_alarm *alarm;
 	size_t alarms;
 };
@@ -198,6 +200,7 @@ static void writer_free(struct ptw_recording_writer *w)
 		close(w->fd);
 	ptw_kernel_layout_free(&w->kernel);
 	generated_free(&w->generated);
+	live_code_free(&w->live);
 	free(w->cpu);
 	free(w->piece);
 	free(w->sideband_id);
@@ -852,6 +855,33 @@ int ptw_recording_add_processes(struct ptw_recording_writer *writer, struct ptw_
 	return ptw_recording_add_processes_from(writer, "/proc", err);
 }
 
+static void take_poke(void *arg, const struct record *record)
+{
+	struct ptw_recording_writer *w = arg;
+	char *dir = join(w->temp, "/kcore_dir");
+
+	if (dir)
+		live_code_take(&w->live, dir, record);
+	free(dir);
+}
+
+static int put_unheard_poke(void *arg, struct record *record, struct ptw_error *err)
+{
+	struct ptw_recording_writer *w = arg;
+
+	return record_put(w, record, &w->told_as, err);
+}
+
+static int add_unheard_code(struct ptw_recording_writer *w, struct ptw_error *err)
+{
+	char *dir = join(w->temp, "/kcore_dir");
+	int ret = dir ? live_code_compare(&w->live, w->generated.proc, dir, &w->kernel, put_unheard_poke, w, err) :
+			out_of_memory(err);
+
+	free(dir);
+	return ret;
+}
+
 int ptw_recording_add_unheard(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t id, struct ptw_error *err)
 {
 	const struct ptw_pt_params *p = &writer->config.params;
@@ -870,6 +900,8 @@ int ptw_recording_add_unheard(struct ptw_recording_writer *writer, uint32_t cpu,
 	ret = record_put(writer, &r, &told_as, err);
 	if (!ret)
 		ret = ptw_processes_describe("/proc", put_process_record, writer, err);
+	if (!ret && writer->have_kernel)
+		ret = add_unheard_code(writer, err);
 	writer->told_as = (struct perf_sample_id){ 0 };
 	if (ret)
 		rewind_to(writer, start);
@@ -883,6 +915,8 @@ int ptw_recording_add_records(struct ptw_recording_writer *writer, const void *f
 
 	if (!put(writer, first, first_size, err) && !put(writer, second, second_size, err)) {
 		generated_look(&writer->generated, first, first_size, second, second_size, put_poke, writer);
+		if (writer->have_kernel)
+			generated_pokes(first, first_size, second, second_size, take_poke, writer);
 		return 0;
 	}
 	rewind_to(writer, start);
