@@ -92,8 +92,11 @@ device /put/device $(/put/device --list | grep -vx lockdown)
 cd /tmp || exit
 for how in '-a' '-a --ring 1M' '-u --follow-fork' '-a --start-at ksys_write --stop-at ksys_read'; do
 	# shellcheck disable=SC2086 # words
-	ptwatch record $how -o recording -- sh -c 'for i in 1 2 3; do /bin/true; done' 2>>/out/recorded ||
-		echo "record $how: $?" >>/out/failed
+	ptwatch record $how -o recording -- sh -c 'for i in 1 2 3; do /bin/true; done' 2>said
+	status=$?
+	cat said >>/out/recorded
+	# This kernel is so slow that who reads the stream may not keep up, and says so: no fault.
+	[[ $status == 0 || ($status == 3 && $(<said) == *'bytes of trace were lost in '*) ]] || echo "record $how: $status" >>/out/failed
 done
 
 rmmod pokee && rmmod ptwatch || exit
