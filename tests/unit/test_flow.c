@@ -784,6 +784,48 @@ static void forks(void **state)
 	assert_int_equal(system(name), 0);
 }
 
+/* No process has so many mappings; what is left out then is said, where code of it would run. */
+static void too_many_mappings(void **state)
+{
+	enum { LIMIT = 32768, AT = 0x400000 };
+	static const uint64_t id = 501;
+	const struct ptw_trace_config config = { .pt_pmu_type = 8, .params = { .family = 6, .have_time = true, .time_mult = 1 } };
+	char path[32], dir[] = "/tmp/ptwatch-test-XXXXXX", name[64];
+	struct ptw_recording_writer *w;
+	struct ptw_recording *rec;
+	struct code_view *view;
+	struct ptw_code *code;
+	uint8_t byte = 0;
+
+	make_pages(path, 'a');
+	assert_non_null(mkdtemp(dir));
+	snprintf(name, sizeof(name), "%s/rec", dir);
+	w = ptw_recording_create(name, &config, NULL);
+	assert_non_null(w);
+	assert_int_equal(ptw_recording_set_sideband(w, &id, 1, NULL), 0);
+	for (uint64_t i = 0; i <= LIMIT; i++)
+		put_mmap(w, 10, 10, AT + i * 0x1000, 0x1000, path);
+	assert_int_equal(ptw_recording_add_trace(w, 0, "\x02\x82", 2, NULL, 0, NULL), 0);
+	assert_int_equal(ptw_recording_finish(w, NULL), 0);
+	rec = ptw_recording_open(name, NULL);
+	assert_non_null(rec);
+	code = code_new(rec);
+	view = code_view_new(code);
+	code_view_space(view, code_space_at(code, 10, 20), 20);
+	assert_int_equal(code_read(view, AT + (LIMIT - 1) * 0x1000, &byte, 1), 1);
+	assert_int_equal(byte, 'a');
+	assert_null(code_missing(view, AT));
+	assert_int_equal(code_read(view, AT + (uint64_t)LIMIT * 0x1000, &byte, 1), 0);
+	assert_non_null(code_missing(view, AT + (uint64_t)LIMIT * 0x1000));
+	assert_non_null(strstr(code_missing(view, AT + (uint64_t)LIMIT * 0x1000), "more mappings are told than are kept"));
+	code_view_free(view);
+	code_free(code);
+	ptw_recording_close(rec);
+	unlink(path);
+	snprintf(name, sizeof(name), "rm -r %s", dir);
+	assert_int_equal(system(name), 0);
+}
+
 static void set_dump_flags(const char *path, uint64_t flags)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -1063,6 +1105,7 @@ int main(void)
 		cmocka_unit_test(begins_in_switch),
 		cmocka_unit_test(switch_ends_block),
 		cmocka_unit_test(forks),
+		cmocka_unit_test(too_many_mappings),
 		cmocka_unit_test(jitdump),
 		cmocka_unit_test(damaged_dumps),
 		cmocka_unit_test(perf_map),

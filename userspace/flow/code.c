@@ -105,6 +105,7 @@ struct ptw_code {
 	struct code_space **space;
 	size_t spaces;
 	size_t maps;		/* of all spaces */
+	bool left_out;		/* there were more */
 	uint32_t *newest;	/* a hash: newest space of a process, + 1 */
 	size_t slots;
 	struct poke *poke;
@@ -310,8 +311,10 @@ static int put_map(struct ptw_code *code, struct code_space *space, const struct
 {
 	struct code_map *grown;
 
-	if (space->maps >= MAPS_LIMIT || code->maps >= ALL_MAPS_LIMIT)
+	if (space->maps >= MAPS_LIMIT || code->maps >= ALL_MAPS_LIMIT) {
+		code->left_out = true;
 		return 0;
+	}
 	code->maps++;
 	grown = grow(space->map, space->maps, sizeof(*grown));
 	if (!grown)
@@ -1115,6 +1118,8 @@ const char *code_missing(const struct code_view *view, uint64_t addr)
 	if (!is_known(space))
 		return ptw_recording_missing_at(view->code->rec, addr);
 	m = space_map_at(space, view->time, addr);
+	if (!m && view->code->left_out)
+		return "no code: more mappings are told than are kept (32768 of a process, a million of all)";
 	return m && !m->file ? m->missing : NULL;
 }
 
