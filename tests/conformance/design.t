@@ -33,7 +33,7 @@ done
 if sample_args skylake-hello; then
 	hello=$(readlink -f "$samples/skylake-hello")
 	printf '# code\n\n%s\t%s\t%s\t%s\n' "$hello/hello" 1000 86fb1 401000 >"$tmp/table"
-	all=(--raw "$hello/pt.bin" --cpu 6/85/4 --bits 64 --mtc-freq 3 --nom-freq 37 --cpuid15 2,308 --addr-filter 0,0,0,0 --addr-filter 1,0,0,0)
+	all=(--raw "$hello/pt.bin" --cpu 6/85/4 --bits 64 --mtc-freq 3 --nom-freq 37 --cpuid15 "2,308" --addr-filter "0,0,0,0" --addr-filter "1,0,0,0")
 	for verb in packets insns calls; do
 		for format in text ip json; do
 			run $verb "${all[@]}" --images "$tmp/table" --format $format
@@ -77,6 +77,18 @@ END
 else
 	skip 40 "no sample skylake-hello in $samples"
 fi
+
+# ---- -i and -o as in perf: what is written without -o is read without -i
+
+mkdir "$tmp/here"
+for verb in calls stat timeline; do
+	(cd "$tmp/here" && run $verb && echo "$status $(<"$tmp/err")") >"$tmp/said" || true
+	like "$(<"$tmp/said")" '^2 .*nothing to read: -i RECORDING or --raw TRACE is needed, as there is no ptwatch.data here ' "$verb: nothing to read"
+	mkdir "$tmp/here/ptwatch.data"
+	(cd "$tmp/here" && run $verb && echo "$status $(<"$tmp/err")") >"$tmp/said" || true
+	like "$(<"$tmp/said")" "^1 ptwatch $verb: ptwatch.data" "$verb reads ptwatch.data"
+	rmdir "$tmp/here/ptwatch.data"
+done
 
 # ---- exit statuses
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/output.h"
 #include "cli/trace_source.h"
@@ -78,7 +79,7 @@ static const struct known_option known[] = {
 
 void trace_options_help(unsigned int accept)
 {
-	fputs("  -i, --input RECORDING   a recording (directory), or a perf.data\n"
+	fputs("  -i, --input RECORDING   a recording (directory), or a perf.data (default " DEFAULT_OUTPUT ")\n"
 	      "  -C, --cpus CPU[,CPU…]   only the traces of these CPUs; without it all, or those that\n"
 	      "                          an alarm froze\n",
 	      stdout);
@@ -360,7 +361,8 @@ static int take_view(struct trace_options *options, unsigned int accept, int opt
 static int check(const struct trace_options *options, unsigned int accept)
 {
 	if (!options->input && !options->raw)
-		return cli_usage(options->verb, "nothing to read: -i RECORDING or --raw TRACE is needed");
+		return cli_usage(options->verb, "nothing to read: -i RECORDING or --raw TRACE is needed, as there is no " DEFAULT_OUTPUT
+				 " here");
 	if (options->input && options->raw)
 		return cli_usage(options->verb, "-i %s and --raw %s: only one of them", options->input,
 				 options->raw);
@@ -423,6 +425,9 @@ int trace_options_parse(struct trace_options *options, const struct trace_verb *
 		return cli_usage(verb, "--format %s and --json: only one of them", options->format_text);
 	if (options->json)
 		options->format = PTW_FORMAT_JSON;
+	/* As perf does, with what record, snapshot and watch write without -o. */
+	if (!options->input && !options->raw && !access(DEFAULT_OUTPUT, F_OK))
+		options->input = DEFAULT_OUTPUT;
 	status = check(options, accept);
 	return !status && trace_verb->check ? trace_verb->check(options) : status;
 }

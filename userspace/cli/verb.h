@@ -5,6 +5,9 @@
 
 #include "common/error.h"
 
+/* What is written without -o, and read without -i */
+#define DEFAULT_OUTPUT	"ptwatch.data"
+
 struct ptw_verb {
 	const char *name;
 	const char *summary;	/* one line for `ptwatch --help` */

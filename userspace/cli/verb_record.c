@@ -23,7 +23,6 @@
 
 #define DEFAULT_RING (4ULL << 20)
 #define DEFAULT_STREAM (16ULL << 20)
-#define DEFAULT_OUTPUT "ptwatch.data"
 #define NS_PER_SEC UINT64_C(1000000000)
 /* How often the rings are looked at when none of them asks for it. */
 #define ROUND_NS (NS_PER_SEC / 4)

@@ -13,7 +13,6 @@
 #include "control/watch_target.h"
 
 #define MAX_TARGETS 16
-#define DEFAULT_OUTPUT "ptwatch.data"
 
 struct watch_options {
 	struct ptw_watch_target target[MAX_TARGETS];
