@@ -30,6 +30,16 @@ for command in 'stat --jobs 1' 'packets --count' 'latency --jobs 1 --from main -
 	ok "$command: $once MB, and of three times the trace $thrice MB" test "$thrice" -le $((once + 3))
 	ok "$command: less than 300 MB" test "$thrice" -lt 300
 done
+# What is written for others grows, on the disk.
+for command in 'timeline -o /dev/null' "export --sqlite -o $tmp/db"; do
+	read -ra words <<<"$command"
+	once=$(peak "${words[0]}" -i "$tmp/once" --jobs 1 "${words[@]:1}")
+	rm -f "$tmp/db"
+	thrice=$(peak "${words[0]}" -i "$tmp/thrice" --jobs 1 "${words[@]:1}")
+	rm -f "$tmp/db"
+	ok "${words[*]:0:2}: $once MB, and of three times the trace $thrice MB" test "$thrice" -le $((once + 3))
+	ok "${words[*]:0:2}: less than 300 MB" test "$thrice" -lt 300
+done
 
 # Nor with what is recorded beside it: two million switches, each told twice, need what a few need; decoded with two threads.
 rm -rf "$tmp/once" "$tmp/thrice"
