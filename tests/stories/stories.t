@@ -13,14 +13,21 @@ work=$(mktemp -d)
 tap_cleanup rm -rf "$work"
 [[ -z ${PTWATCH_KEEP_STORIES:-} ]] || tap_cleanup mv "$work" "$PTWATCH_KEEP_STORIES"
 
-for program in intruder inferd unwinder; do
-	cc -O1 -g -static -pthread -fexceptions -o "$work/$program" "tests/stories/$program.c" || fail_all "cannot build tests/stories/$program.c"
-done
+build() { cc -O1 -g -static -pthread -fexceptions -fcf-protection=none -o "$work/$1" "${@:2}" || fail_all "cannot build ${*: -1}"; }
+for program in intruder inferd unwinder; do build "$program" "tests/stories/$program.c"; done
+# With retpolines and return thunks, as functions and in place.
+build thunk -mindirect-branch=thunk -mfunction-return=thunk tests/stories/unwinder.c
+build inline -mindirect-branch=thunk-inline -mfunction-return=thunk-inline tests/stories/unwinder.c
+g++ -O2 -g -static -o "$work/thrower" tests/stories/thrower.cc || fail_all 'cannot build tests/stories/thrower.cc'
+programs=(inferd intruder unwinder thunk inline thrower)
 # scene WHICH [OPTION]…: in a guest
 scene() {
 	rc=0
-	tests/vm/run --cpu icelake-server --timeout 400 --put tests/stories/scene.sh --put "$work/intruder" --put "$work/inferd" \
-		--put "$work/unwinder" --out "$work" "${@:2}" -- /put/scene.sh "$1" >"$work/run.log" 2>&1 || rc=$?
+	local puts=() program
+
+	for program in "${programs[@]}"; do puts+=(--put "$work/$program"); done
+	tests/vm/run --cpu icelake-server --timeout 400 --put tests/stories/scene.sh "${puts[@]}" --out "$work" "${@:2}" \
+		-- /put/scene.sh "$1" >"$work/run.log" 2>&1 || rc=$?
 	((rc == 0)) || diag "$(tail -n 15 "$work/run.log")"
 }
 scene latency --icount
@@ -30,7 +37,8 @@ is "$rc" 0 'the others are recorded in the guest'
 # there COMMAND…: with the programs where the guest had them.
 there() {
 	# shellcheck disable=SC2016 # the inner shell expands them
-	unshare -m sh -c 'mount -t tmpfs none /mnt && cp "$1/inferd" "$1/intruder" "$1/unwinder" /mnt/ && shift && exec "$@"' sh "$work" "$@"
+	unshare -m sh -c 'mount -t tmpfs none /mnt && for program in $2; do cp "$1/$program" /mnt/ || exit; done && shift 2 && exec "$@"' \
+		sh "$work" "${programs[*]}" "$@"
 }
 report() { there build/ptwatch "$@"; }
 
@@ -160,34 +168,68 @@ like "$(<"$work/evidence.out")" 'commit_creds\+0x0 +the process gets other crede
 	'it says what is wrong'
 # ---- call stacks
 
-is "$(<"$work/tracers.txt")" '' 'the function graph tracer, a kprobe and a kretprobe are there'
-rc=0
-report export -i "$work/unwind" --sqlite -o "$work/unwind.db" 2>"$work/err" || rc=$?
-is "$rc $(cat "$work/err")" '0 ' 'unwinder: no gaps in the recording'
-cat >"$work/unwind.py" <<'END'
+is "$(<"$work/tracers.txt")" '' 'the function tracers, kprobes and a kretprobe are there'
+cat >"$work/stacks.py" <<'END'
+"""stacks.py DATABASE PROGRAM: who called whom in it, and how often; thirty rounds."""
 import sqlite3, sys
-db = sqlite3.connect(sys.argv[1])
-thread, first = db.execute("SELECT thread, call.id FROM call JOIN symbol ON symbol = symbol.id WHERE name = '_start'").fetchone()
-# Who called whom, and how often; thirty rounds.
-pairs = dict(((caller, name, kind), count) for caller, name, kind, count in db.execute("""
-	SELECT p.name, s.name, c.kind, count(*) FROM call c JOIN symbol s ON s.id = c.symbol
-	JOIN call d ON d.id = c.parent JOIN symbol p ON p.id = d.symbol WHERE c.thread = ? AND c.id > ? GROUP BY 1, 2, 3""", (thread, first)))
-expected = {
-    ("main", "all_ways", "call"): 30, ("all_ways", "ends_in_call", "call"): 30, ("all_ways", "leaf", "tail-call"): 30,
+unwinder = {
+    ("main", "all_ways", "call"): 30, ("all_ways", "ends_in_call", "call"): 30, ("all_ways", "leaf", "tail-call"): 60,
+    ("all_ways", "calls_pointer", "call"): 30, ("calls_pointer", "leaf", "call"): 30, ("all_ways", "ends_in_pointer", "call"): 30,
     ("all_ways", "long_jump", "call"): 30, ("long_jump", "calls_jumps", "call"): 30, ("calls_jumps", "jumps", "call"): 30,
     ("jumps", "leaf", "call"): 30, ("long_jump", "leaf", "call"): 30,
     ("all_ways", "catches", "call"): 30, ("catches", "cleans_up", "call"): 30, ("cleans_up", "throws", "call"): 30,
     ("catches", "leaf", "call"): 30,
     ("all_ways", "gets_signal", "call"): 60, ("handler", "leaf", "call"): 60, ("gets_signal", "leaf", "call"): 60,
 }
-own = {"main", "all_ways", "ends_in_call", "long_jump", "calls_jumps", "jumps", "catches", "cleans_up", "throws", "gets_signal", "handler", "leaf"}
+# catches_int is called by all_throws and by catches_two; a call at the end of a function is made for its caller.
+thrower = {
+    ("main", "all_throws", "call"): 30, ("all_throws", "catches_int", "call"): 30, ("main", "catches_two", "tail-call"): 30,
+    ("catches_int", "passes_by", "call"): 60, ("catches_two", "passes_by", "call"): 30, ("passes_by", "throws_again", "call"): 90,
+    ("throws_again", "destroys", "call"): 90, ("destroys", "throws", "call"): 90, ("throws", "leaf", "call"): 90,
+    ("destroys", "destroyed", "call"): 90, ("throws_again", "leaf", "call"): 90, ("catches_int", "leaf", "call"): 60,
+    ("all_throws", "leaf", "tail-call"): 30, ("catches_two", "catches_int", "call"): 30, ("catches_two", "leaf", "tail-call"): 30,
+    ("main", "leaf", "tail-call"): 30,
+}
+expected = thrower if sys.argv[2] == "thrower" else unwinder
+own = {name for pair in expected for name in pair[:2]} | {"handler"}
+db = sqlite3.connect(sys.argv[1])
+thread, first = db.execute("SELECT thread, call.id FROM call JOIN symbol ON symbol = symbol.id WHERE name = '_start'").fetchone()
+pairs = dict(((caller, name, kind), count) for caller, name, kind, count in db.execute("""
+	SELECT p.name, s.name, c.kind, count(*) FROM call c JOIN symbol s ON s.id = c.symbol
+	JOIN call d ON d.id = c.parent JOIN symbol p ON p.id = d.symbol WHERE c.thread = ? AND c.id > ? GROUP BY 1, 2, 3""", (thread, first)))
 found = {pair: count for pair, count in pairs.items() if pair[0] in own and pair[1] in own}
 print("equal" if found == expected else f"found {found}")
-print(sum(count for (_, name, _), count in pairs.items() if name == "handler"), "handlers,",
-      sum(count for (_, name, _), count in pairs.items() if name == "__x64_sys_kill"), "kills,",
-      sum(count for (_, name, _), count in pairs.items() if name == "complete_signal"), "signals,",
+count = lambda function: sum(count for (_, name, _), count in pairs.items() if name == function)
+print(count("handler"), "handlers,", count("__x64_sys_kill"), "kills,", count("complete_signal"), "signals,",
+      count("_Unwind_RaiseException"), "raised,",
       db.execute("SELECT count(*) FROM call WHERE thread = ? AND parent IS NULL AND id > ?", (thread, first)).fetchone()[0], "breaks")
 END
-is "$(python3 "$work/unwind.py" "$work/unwind.db" 2>&1)" $'equal\n60 handlers, 60 kills, 60 signals, 0 breaks' \
-	'tail calls, longjmp, unwinding, signals, ftrace and kprobes: every function is called by who called it'
+for program in unwinder thunk inline thrower; do
+	rc=0
+	report export -i "$work/$program-trace" --sqlite -o "$work/$program.db" 2>"$work/err" || rc=$?
+	is "$rc $(cat "$work/err")" '0 ' "$program: no gaps in the recording"
+	expected='60 handlers, 60 kills, 60 signals, 0 raised, 0 breaks'
+	# Thrown, and thrown again by the same function.
+	[[ $program != thrower ]] || expected='0 handlers, 0 kills, 0 signals, 180 raised, 0 breaks'
+	is "$(python3 "$work/stacks.py" "$work/$program.db" "$program" 2>&1)" "equal"$'\n'"$expected" \
+		"$program: every function is called by who called it, whatever is left by tail calls, longjmp, exceptions, signals"
+done
+
+# Stock perf has the kernel's calls inside of the same others, where probes are jumps and where they are breakpoints.
+like "$(<"$work/jumps.txt")" 'do_send_sig_info\+0x[59] .*\[OPTIMIZED\]' 'a probe is a jump'
+unlike "$(<"$work/traps.txt")" 'OPTIMIZED' 'and then it is a breakpoint'
+for which in jumps traps; do
+	report calls -i "$work/$which" -C 1 --all --json >"$work/$which.calls" 2>"$work/err" || true
+	is "$(cat "$work/err")" '' "$which: no gaps in the recording"
+	is "$(grep -c '"type":"tail-call".*"symbol":"kprobe_[a-z]*_page' "$work/$which.calls" || true)" 0 "$which: they take no function's place"
+	is "$(grep '"comm":"unwinder"' "$work/$which.calls" | grep -c '"symbol":"trace_graph_entry+0x0' || true)" 60 "$which: the tracers ran"
+	if command -v perf >/dev/null; then
+		there perf script -f -i "$work/$which" -C 1 --itrace=cr -F tid,flags,ip,addr >"$work/$which.perf" 2>/dev/null || true
+		like "$(python3 tests/lib/same_calls.py "$work/$which.perf" "$work/$which.calls" --inside unwinder)" \
+			'^([0-9]+) of ([0-9]+) calls, all [0-9]{5} of unwinder inside of the same$' "$which: each call is inside of the one that perf has it in"
+	else
+		skip 1 'perf is not installed'
+	fi
+done
+like "$(grep -h -o '"type":"exception".*"symbol":"asm_exc_int3.*caller":"do_send_sig_info' "$work/traps.calls" | wc -l)" '^60$' 'the breakpoint was hit'
 done_testing

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Leaves functions in every way there is, so often: by return, by a tail call, by longjmp out of three functions, by an
+ * Calls and leaves functions in every way there is, so often: by return, by a tail call, through pointers (which retpolines
+ * turn into returns, where they are built in), by longjmp out of three functions, by an
  * exception (the unwinder's, which C knows as forced unwinding with cleanups), by longjmp out of a signal's handler,
  * and through a handler that returns. No story: it is to be seen that none of this breaks a call stack.
  *
@@ -33,6 +34,21 @@ NOINLINE void ends_in_call(void)
 {
 	sink += 2;
 	leaf();
+}
+
+static void (*volatile to_leaf)(void) = leaf;
+
+NOINLINE void calls_pointer(void)
+{
+	to_leaf();
+	sink++;
+}
+
+__attribute__((optimize("optimize-sibling-calls")))
+NOINLINE void ends_in_pointer(void)
+{
+	sink += 2;
+	to_leaf();
 }
 
 NOINLINE void jumps(void)
@@ -118,6 +134,8 @@ NOINLINE void gets_signal(int out)
 NOINLINE void all_ways(void)
 {
 	ends_in_call();
+	calls_pointer();
+	ends_in_pointer();
 	long_jump();
 	catches();
 	gets_signal(0);

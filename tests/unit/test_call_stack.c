@@ -15,14 +15,22 @@
 
 /*
  * Functions at round addresses: 0x1000 outer, 0x2000 f, 0x3000 g, 0x4000 h, 0x5000 __x86_indirect_thunk_rax,
- * 0x6000 handler, 0x2800 f.cold, 0x7000 entry.
+ * 0x6000 handler, 0x2800 f.cold, 0x7000 entry; where probes have the instructions in whose place they are, 0x9000 and
+ * 0xa000, and 0xb000 asm_exc_int3. User code: 0x501000 outer, 0x502000 f, 0x503000 its_own.
  */
 static const char kallsyms[] =
 	"ffffffff81001000 T outer\nffffffff81002000 T f\nffffffff81002800 t f.cold\nffffffff81003000 T g\n"
 	"ffffffff81004000 T h\nffffffff81005000 T __x86_indirect_thunk_rax\nffffffff81006000 T handler\n"
-	"ffffffff81007000 T entry\nffffffff81008000 T end\n";
+	"ffffffff81007000 T entry\nffffffff81008000 T end\nffffffff81009000 t kprobe_insn_page\nffffffff8100a000 t kprobe_optinsn_page\n"
+	"ffffffff8100b000 t asm_exc_int3\nffffffff8100c000 T end\n";
+
+/* Of a program; they are told as 7f501000 and so on. */
+static const struct ptw_symbol user[] = {
+	{ .addr = 0x501000, .name = "outer" }, { .addr = 0x502000, .name = "f" }, { .addr = 0x503000, .name = "its_own" },
+};
 
 #define BASE	0xffffffff81000000ull
+#define USER(x)	((x) - BASE)	/* for what adds it */
 
 static char told[2048];
 
@@ -71,6 +79,8 @@ static struct {
 static bool place(void *context, uint64_t addr, struct ptw_place *out)
 {
 	out->symbol = symbols ? ptw_symbols_at(symbols, addr) : NULL;
+	if (addr >= user[0].addr && addr < user[0].addr + 0x3000)
+		out->symbol = &user[(addr - user[0].addr) / 0x1000];
 	out->start = out->symbol ? out->symbol->addr : 0;
 	return out->symbol != NULL;
 }
@@ -215,6 +225,117 @@ static void retpoline(void **state)
 	insn(0x4000, INSN_RETURN);
 	insn(0x1015, INSN_OTHER);
 	end("begin@0 1010<0; call@1 4000<1014; ret");
+}
+
+/* jmp thunk: what it leads to takes the place of what jumped there. */
+static void retpoline_jump(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_JUMP);
+	insn(0x5000, INSN_CALL);
+	insn(0x500c, INSN_RETURN);
+	insn(0x3000, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
+	end("begin@0 1010<0; call@1 2000<1010; ret; tail@1 3000<2000; ret");
+}
+
+/* The same thunks in place, as compilers build them: for a call, for a jump and for a return. */
+static void retpoline_inline(void **state)
+{
+	begin();
+	insn(USER(0x501010), INSN_CALL);	/* to f */
+	insn(USER(0x502000), INSN_CALL);	/* to its own middle, from where it goes back behind */
+	insn(USER(0x502040), INSN_CALL);
+	insn(USER(0x502050), INSN_RETURN);	/* to its_own, whose address was written over */
+	insn(USER(0x503000), INSN_RETURN);
+	insn(USER(0x502005), INSN_CALL);	/* a jump to it: only one call */
+	insn(USER(0x502060), INSN_RETURN);
+	insn(USER(0x503000), INSN_CALL);	/* and a return: its address is dropped */
+	insn(USER(0x503010), INSN_RETURN);
+	insn(USER(0x501015), INSN_OTHER);
+	end("begin@0 7f501010<0; call@1 7f502000<7f501010; call@2 7f503000<7f502004; ret; ret; tail@1 7f503000<7f502060; ret");
+}
+
+/* A function without a name in the middle of another one is one. */
+static void inner_functions(void **state)
+{
+	begin();
+	insn(USER(0x501010), INSN_CALL);
+	insn(USER(0x502000), INSN_CALL);	/* returns at once */
+	insn(USER(0x502040), INSN_RETURN);
+	insn(USER(0x502005), INSN_CALL);	/* calls another, and itself */
+	insn(USER(0x502040), INSN_CALL);
+	insn(USER(0x502050), INSN_CALL);
+	insn(USER(0x503000), INSN_RETURN);
+	insn(USER(0x502055), INSN_RETURN);
+	insn(USER(0x502045), INSN_RETURN);
+	insn(USER(0x50200a), INSN_RETURN);
+	insn(USER(0x501015), INSN_OTHER);
+	end("begin@0 7f501010<0; call@1 7f502000<7f501010; call@2 7f502040<7f502000; ret; "
+	    "call@2 7f502040<7f502005; call@3 7f502050<7f502040; call@4 7f503000<7f502050; ret; ret; ret; ret");
+}
+
+/* The kernel's thunks have names that programs may give their functions. */
+static void no_thunk(void **state)
+{
+	begin();
+	insn(USER(0x501010), INSN_CALL);
+	insn(USER(0x503000), INSN_RETURN);
+	insn(USER(0x501015), INSN_OTHER);
+	end("begin@0 7f501010<0; call@1 7f503000<7f501010; ret");
+}
+
+/* A breakpoint in f: its handler goes on with a copy of the instruction, behind which is another one, and then back in f. */
+static void probe_trap(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_OTHER);
+	event(PTW_EVENT_ASYNC_BRANCH, 0x2005, 0xb000);
+	insn(0xb000, INSN_CALL);
+	insn(0x4000, INSN_RETURN);
+	insn(0xb005, INSN_FAR_RETURN);
+	insn(0x9000, INSN_OTHER);
+	event(PTW_EVENT_ASYNC_BRANCH, 0x9003, 0xb000);
+	insn(0xb000, INSN_FAR_RETURN);
+	insn(0x2008, INSN_CALL);
+	insn(0x3000, INSN_RETURN);
+	insn(0x200d, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
+	end("begin@0 1010<0; call@1 2000<1010; intr@2 b000<2005; call@3 4000<b000; ret; ret; intr@2 b000<9003; ret; "
+	    "call@2 3000<2008; ret; ret");
+}
+
+/* … or it does what the call there does. */
+static void probe_on_call(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_OTHER);
+	event(PTW_EVENT_ASYNC_BRANCH, 0x2005, 0xb000);
+	insn(0xb000, INSN_FAR_RETURN);
+	insn(0x3000, INSN_RETURN);
+	insn(0x200a, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
+	end("begin@0 1010<0; call@1 2000<1010; intr@2 b000<2005; ret; call@2 3000<2005; ret; ret");
+}
+
+/* A jump in place of the breakpoint, to code that calls the handler, has the copy, and jumps back. */
+static void probe_jump(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_OTHER);
+	insn(0x2005, INSN_JUMP);
+	insn(0xa000, INSN_CALL);
+	insn(0x4000, INSN_RETURN);
+	insn(0xa005, INSN_JUMP);
+	insn(0x200a, INSN_CALL);
+	insn(0x3000, INSN_RETURN);
+	insn(0x200f, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
+	end("begin@0 1010<0; call@1 2000<1010; call@2 4000<a000; ret; call@2 3000<200a; ret; ret");
 }
 
 static void stack_switch(void **state)
@@ -418,6 +539,13 @@ int main(void)
 		cmocka_unit_test(system_calls),
 		cmocka_unit_test(tail_calls),
 		cmocka_unit_test(retpoline),
+		cmocka_unit_test(retpoline_jump),
+		cmocka_unit_test(retpoline_inline),
+		cmocka_unit_test(inner_functions),
+		cmocka_unit_test(no_thunk),
+		cmocka_unit_test(probe_trap),
+		cmocka_unit_test(probe_on_call),
+		cmocka_unit_test(probe_jump),
 		cmocka_unit_test(stack_switch),
 		cmocka_unit_test(exceptions),
 		cmocka_unit_test(long_jump),

@@ -6,6 +6,7 @@
 
 /* Deeper than any kernel or sane user stack; what is deeper loses its outermost half. */
 #define MAX_FRAMES	16384
+#define CALL_SIZE	5	/* bytes of a direct call */
 
 void ptw_call_stack_init(struct ptw_call_stack *s)
 {
@@ -14,6 +15,7 @@ void ptw_call_stack_init(struct ptw_call_stack *s)
 	s->base = 0;
 	s->stretch = 0;
 	s->begun = false;
+	s->thunk_from = 0;
 }
 
 void ptw_call_stack_free(struct ptw_call_stack *s)
@@ -28,17 +30,22 @@ int64_t ptw_call_stack_depth(const struct ptw_call_stack *s)
 	return s->base + (int64_t)s->count;
 }
 
-static uint64_t tell(struct ptw_call_stack *s, enum ptw_step_kind kind, uint64_t ip, uint64_t from)
+static uint64_t tell_at(struct ptw_call_stack *s, int64_t depth, enum ptw_step_kind kind, uint64_t ip, uint64_t from)
 {
 	struct ptw_step step = {
 		.kind = kind,
 		.stretch = s->stretch,
-		.depth = ptw_call_stack_depth(s),
+		.depth = depth,
 		.ip = ip,
 		.from = from,
 	};
 
 	return s->on_step(s->context, &step);
+}
+
+static uint64_t tell(struct ptw_call_stack *s, enum ptw_step_kind kind, uint64_t ip, uint64_t from)
+{
+	return tell_at(s, ptw_call_stack_depth(s), kind, ip, from);
 }
 
 static bool place_at(const struct ptw_call_stack *s, uint64_t addr, struct ptw_place *place)
@@ -49,18 +56,28 @@ static bool place_at(const struct ptw_call_stack *s, uint64_t addr, struct ptw_p
 /* Code between a call or a return and where it really goes; of no interest to a reader. */
 static bool is_thunk(const struct ptw_call_stack *s, uint64_t addr)
 {
+	/* The last ones are the kernel's; programs may call their functions so. */
 	static const char *const prefixes[] = {
-		"__x86_indirect_", "__x86_return_thunk", "srso_", "retbleed_", "its_", "__llvm_retpoline_",
+		"__x86_indirect_", "__x86_return_thunk", "__llvm_retpoline_", "srso_", "retbleed_", "its_",
 	};
+	size_t i, known = addr >> 63 ? sizeof(prefixes) / sizeof(prefixes[0]) : 3;
 	struct ptw_place place;
-	size_t i;
 
 	if (!place_at(s, addr, &place))
 		return false;
-	for (i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+	for (i = 0; i < known; i++)
 		if (!strncmp(place.symbol->name, prefixes[i], strlen(prefixes[i])))
 			return true;
 	return false;
+}
+
+/* Where the kernel runs the instructions in whose place it put a probe: the function they are from goes on there. */
+static bool is_probe_slot(const struct ptw_call_stack *s, uint64_t addr)
+{
+	struct ptw_place place;
+
+	return addr >> 63 && place_at(s, addr, &place) &&
+	       (!strcmp(place.symbol->name, "kprobe_insn_page") || !strcmp(place.symbol->name, "kprobe_optinsn_page"));
 }
 
 /* What compilers split off a function is the function still: f.cold is f, and landing pads of exceptions lie there. */
@@ -153,15 +170,45 @@ static ptrdiff_t find_running(const struct ptw_call_stack *s, uint64_t ip)
 	return -1;
 }
 
+/* A program's function calls its own middle: a thunk that is built in, or, as assembly may, a function without a name. */
+static bool is_inner(const struct ptw_call_stack *s, uint64_t ip, uint64_t from)
+{
+	struct ptw_place to, at;
+
+	return !(ip >> 63) && place_at(s, ip, &to) && to.start != ip && place_at(s, from, &at) && at.start == to.start;
+}
+
 static int enter(struct ptw_call_stack *s, enum ptw_step_kind kind, uint64_t ip, uint64_t from, uint64_t ret)
 {
+	struct ptw_call_frame *frame;
+
 	if (push(s, ret, kind == PTW_STEP_INTERRUPT || kind == PTW_STEP_SYSCALL, ip))
 		return -1;
-	if (kind == PTW_STEP_CALL && is_thunk(s, ip))
-		s->frame[s->count - 1].silent = true;
-	else
-		s->frame[s->count - 1].step = tell(s, kind, ip, from);
+	frame = &s->frame[s->count - 1];
+	if (kind == PTW_STEP_CALL && is_thunk(s, ip)) {
+		frame->silent = true;
+	} else if (kind == PTW_STEP_CALL && is_inner(s, ip, from)) {
+		frame->silent = frame->inner = true;
+		frame->from = from;
+	} else {
+		frame->step = tell(s, kind, ip, from);
+	}
 	return 0;
+}
+
+/* What was called in the middle of a function is no thunk. */
+static void tell_inner(struct ptw_call_stack *s)
+{
+	size_t i = s->count;
+
+	while (i && s->frame[i - 1].inner)
+		i--;
+	for (; i < s->count; i++) {
+		struct ptw_call_frame *frame = &s->frame[i];
+
+		frame->silent = frame->inner = false;
+		frame->step = tell_at(s, s->base + (int64_t)i + 1, PTW_STEP_CALL, frame->runs, frame->from);
+	}
 }
 
 /* The function at @ip takes the place of the running one: it will return for it. */
@@ -170,12 +217,14 @@ static void replace(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	struct ptw_call_frame *top = s->count ? &s->frame[s->count - 1] : NULL;
 	uint64_t step;
 
-	if (is_thunk(s, ip))
+	if (is_thunk(s, ip)) {
+		s->thunk_from = from;
 		return;
+	}
 	if (top && !top->far)
 		top->runs = ip;
 	if (top && top->silent) {
-		top->silent = false;
+		top->silent = top->inner = false;
 		/* The caller is known by where it is returned to; one byte less is inside of its call. */
 		top->step = tell(s, PTW_STEP_CALL, ip, top->ret - 1);
 		return;
@@ -196,7 +245,7 @@ static void jump(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	bool known = place_at(s, from, &here);
 	ptrdiff_t running;
 
-	if (!place_at(s, ip, &to) || (known && same_function(&here, &to)))
+	if (!place_at(s, ip, &to) || (known && same_function(&here, &to)) || is_probe_slot(s, ip))
 		return;
 	if (to.start == ip && !is_cold(&to)) {
 		/* What jumps was called by a call not in the trace: it does not take the place of its caller. */
@@ -237,6 +286,10 @@ static void leave(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	struct ptw_place to;
 
 	if (i >= 0) {
+		if (s->frame[i].inner) {
+			pop_to(s, i + 1);
+			tell_inner(s);
+		}
 		pop_to(s, i);
 		return;
 	}
@@ -246,9 +299,14 @@ static void leave(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	 */
 	if (s->count && place_at(s, ip, &to) && to.start == ip && !is_cold(&to) &&
 	    strncmp(to.symbol->name, "ret_from_fork", 13)) {
-		if (s->count > 1 && s->frame[s->count - 2].silent)
+		const struct ptw_call_frame *top = &s->frame[s->count - 1];
+		bool in_thunk = top->silent && (top->inner || is_thunk(s, top->ret - 1));
+
+		if (in_thunk || (s->count > 1 && top[-1].silent))
 			s->count--;
-		replace(s, ip, from);
+		/* Of a jump to a thunk the jump is what a reader looks for. */
+		replace(s, ip, in_thunk && s->thunk_from ? s->thunk_from : from);
+		s->thunk_from = 0;
 		return;
 	}
 	if (!s->count) {
@@ -322,6 +380,20 @@ static void leave_far(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	/* A fault that was mended by going on elsewhere in the function. */
 	if (place_at(s, ip, &to) && place_at(s, s->frame[i].ret, &at) && same_function(&at, &to)) {
 		pop_to(s, i);
+		return;
+	}
+	/* A probe's breakpoint goes on with a copy of the instruction elsewhere, and from there back in the function. */
+	if (is_probe_slot(s, ip) || is_probe_slot(s, s->frame[i].ret)) {
+		pop_to(s, i);
+		return;
+	}
+	/* … or does what a call does whose place it has. */
+	if (ip >> 63 && place_at(s, s->frame[i].runs, &at) && !strcmp(at.symbol->name, "asm_exc_int3") &&
+	    place_at(s, ip, &to) && to.start == ip) {
+		uint64_t call = s->frame[i].ret;
+
+		pop_to(s, i);
+		enter(s, PTW_STEP_CALL, ip, call, call + CALL_SIZE);
 		return;
 	}
 	if (!(s->frame[i].ret >> 63) && is_handler(s, ip) && !is_exec(s, i)) {
@@ -401,6 +473,9 @@ int ptw_call_stack_take(struct ptw_call_stack *s, const struct ptw_flow *flow)
 	default:
 		break;
 	}
+	if (s->count && s->frame[s->count - 1].inner && flow->kind != PTW_FLOW_RUN && flow->kind != PTW_FLOW_RETURN &&
+	    !(flow->kind == PTW_FLOW_CALL && is_inner(s, flow->to, flow->from)))
+		tell_inner(s);
 	switch (flow->kind) {
 	case PTW_FLOW_CALL:
 		/* A call for the sake of the pushed address is none. */

@@ -40,8 +40,10 @@ struct ptw_call_frame {
 	uint64_t ret;		/* where the return goes; 0: unknown, tracing began in it */
 	uint64_t step;		/* what on_step() returned for the call */
 	uint64_t runs;		/* the function that was entered */
+	uint64_t from;		/* of @inner */
 	bool far;		/* interrupt or system call: an IRET or the like ends it */
 	bool silent;		/* a thunk was called, whose target is what counts */
+	bool inner;		/* … or perhaps no thunk, but the middle of the function itself: then it is still to be told */
 };
 
 struct ptw_call_stack {
@@ -58,6 +60,7 @@ struct ptw_call_stack {
 	int64_t base;			/* depth of the outermost frame */
 	uint64_t stretch;
 	bool begun;			/* something is known of where the thread is */
+	uint64_t thunk_from;		/* the jump that went to a thunk last; 0: none did */
 };
 
 /** ptw_call_stack_init() - with everything but the first four fields as it must be at the start of a trace */
