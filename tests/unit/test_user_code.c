@@ -367,6 +367,9 @@ static void missing_files(void **state)
 	assert_missing("[vdso]", padded, "no code of [vdso]",
 		       "[vdso] with the build id abcd0000000000000000000000000070 ran, but is not here: copy it from where it ran to "
 		       "~/.debug/.build-id/ab/cd0000000000000000000000000070/vdso (perf's cache)");
+	assert_missing("[uprobes]", NULL, "no code of [uprobes]",
+		       "[uprobes]: a probe in a program (uprobe) has copies of instructions run, which are nowhere else: record while "
+		       "there is none, or the kernel alone (-k)");
 	assert_missing("//anon", NULL, "no code of memory without a file",
 		       "code ran that a program generated in memory: have it write what it generates as a jitdump file (jit-PID.dump) "
 		       "while it is recorded, as perf asks for, too");

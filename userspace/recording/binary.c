@@ -151,6 +151,12 @@ void ptw_binary_missing(const char *name, const uint8_t *id, size_t id_size, cha
 				 "(jit-PID.dump) while it is recorded, as perf asks for, too");
 		return;
 	}
+	if (!strcmp(name, "[uprobes]")) {
+		*gap = strdup("no code of [uprobes]");
+		*advice = strdup("[uprobes]: a probe in a program (uprobe) has copies of instructions run, which are nowhere else: record "
+				 "while there is none, or the kernel alone (-k)");
+		return;
+	}
 	if (id)
 		hex(id, unpadded(id, id_size), text);
 	if (asprintf(gap, "no code of %.100s", last && last[1] ? last + 1 : name) < 0)

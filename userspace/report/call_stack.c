@@ -54,21 +54,25 @@ static bool place_at(const struct ptw_call_stack *s, uint64_t addr, struct ptw_p
 }
 
 /* Code between a call or a return and where it really goes; of no interest to a reader. */
-static bool is_thunk(const struct ptw_call_stack *s, uint64_t addr)
+static bool is_thunk_name(const char *name, bool kernel)
 {
 	/* The last ones are the kernel's; programs may call their functions so. */
 	static const char *const prefixes[] = {
 		"__x86_indirect_", "__x86_return_thunk", "__llvm_retpoline_", "srso_", "retbleed_", "its_",
 	};
-	size_t i, known = addr >> 63 ? sizeof(prefixes) / sizeof(prefixes[0]) : 3;
-	struct ptw_place place;
+	size_t i, known = kernel ? sizeof(prefixes) / sizeof(prefixes[0]) : 3;
 
-	if (!place_at(s, addr, &place))
-		return false;
 	for (i = 0; i < known; i++)
-		if (!strncmp(place.symbol->name, prefixes[i], strlen(prefixes[i])))
+		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
 			return true;
 	return false;
+}
+
+static bool is_thunk(const struct ptw_call_stack *s, uint64_t addr)
+{
+	struct ptw_place place;
+
+	return place_at(s, addr, &place) && is_thunk_name(place.symbol->name, addr >> 63);
 }
 
 /* Where the kernel runs the instructions in whose place it put a probe: the function they are from goes on there. */
@@ -171,28 +175,29 @@ static ptrdiff_t find_running(const struct ptw_call_stack *s, uint64_t ip)
 }
 
 /* A program's function calls its own middle: a thunk that is built in, or, as assembly may, a function without a name. */
-static bool is_inner(const struct ptw_call_stack *s, uint64_t ip, uint64_t from)
+static bool is_inner(const struct ptw_call_stack *s, const struct ptw_place *to, uint64_t ip, uint64_t from)
 {
-	struct ptw_place to, at;
+	struct ptw_place at;
 
-	return !(ip >> 63) && place_at(s, ip, &to) && to.start != ip && place_at(s, from, &at) && at.start == to.start;
+	return !(ip >> 63) && to->start != ip && place_at(s, from, &at) && at.start == to->start;
 }
 
 static int enter(struct ptw_call_stack *s, enum ptw_step_kind kind, uint64_t ip, uint64_t from, uint64_t ret)
 {
 	struct ptw_call_frame *frame;
+	struct ptw_place to;
 
 	if (push(s, ret, kind == PTW_STEP_INTERRUPT || kind == PTW_STEP_SYSCALL, ip))
 		return -1;
 	frame = &s->frame[s->count - 1];
-	if (kind == PTW_STEP_CALL && is_thunk(s, ip)) {
-		frame->silent = true;
-	} else if (kind == PTW_STEP_CALL && is_inner(s, ip, from)) {
-		frame->silent = frame->inner = true;
+	if (kind == PTW_STEP_CALL && place_at(s, ip, &to)) {
+		frame->silent = is_thunk_name(to.symbol->name, ip >> 63);
+		frame->inner = !frame->silent && is_inner(s, &to, ip, from);
+		frame->silent |= frame->inner;
 		frame->from = from;
-	} else {
-		frame->step = tell(s, kind, ip, from);
 	}
+	if (!frame->silent)
+		frame->step = tell(s, kind, ip, from);
 	return 0;
 }
 
@@ -460,6 +465,8 @@ static void begin_with(struct ptw_call_stack *s, const struct ptw_flow *flow)
 
 int ptw_call_stack_take(struct ptw_call_stack *s, const struct ptw_flow *flow)
 {
+	struct ptw_place to;
+
 	switch (flow->kind) {
 	case PTW_FLOW_CALL:
 	case PTW_FLOW_SYSCALL:
@@ -474,7 +481,7 @@ int ptw_call_stack_take(struct ptw_call_stack *s, const struct ptw_flow *flow)
 		break;
 	}
 	if (s->count && s->frame[s->count - 1].inner && flow->kind != PTW_FLOW_RUN && flow->kind != PTW_FLOW_RETURN &&
-	    !(flow->kind == PTW_FLOW_CALL && is_inner(s, flow->to, flow->from)))
+	    !(flow->kind == PTW_FLOW_CALL && place_at(s, flow->to, &to) && is_inner(s, &to, flow->to, flow->from)))
 		tell_inner(s);
 	switch (flow->kind) {
 	case PTW_FLOW_CALL:
