@@ -4,16 +4,17 @@
 # Runs in the guest for suspend.t: a machine that is traced and watched sleeps and wakes up; what there was to see is in /out.
 #
 # It stays on CPU 0: what perf tells of a CPU ends when that CPU goes, until ptwatch notices that it is back, and a suspend
-# changes the kernel's code.
+# changes the kernel's code. What ptwatch does when it notices is in the trace, too: the ring has room for that.
 taskset -p 1 $$ >/dev/null
 modprobe pokee
-ptwatch record -a -k --ring 1M -o /tmp/recording --for 20m 2>/tmp/recorded &
+ptwatch record -a -k --ring 8M -o /tmp/recording --for 20m 2>/tmp/recorded &
 record=$!
 until grep -q Ctrl-C /tmp/recorded; do sleep 0.1; done
 ptwatch watch pokee_word:8:w -n 3 --json >/tmp/alarms 2>/tmp/armed &
 watch=$!
 until grep -q ^armed: /tmp/armed; do sleep 0.1; done
-taskset -c 1 sh -c 'echo store 1 1 0x11 >/proc/pokee'
+# By another function than those after sleep
+taskset -c 1 sh -c 'echo same 1 1 0x11 >/proc/pokee'
 until grep -q '"new"' /tmp/alarms; do sleep 0.1; done
 
 # The directories of the host are no device that can sleep.

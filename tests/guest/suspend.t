@@ -28,11 +28,12 @@ log=$(tr -d '\r' <"$work/out/console.log")
 like "$log" 'ACPI: PM: Low-level resume complete' 'it did sleep'
 is "$(grep -o '"new":"[^"]*"' "$work/out/alarms" | tr '\n' ' ')" '"new":"0x0000000000000011" "new":"0x0000000000000022" "new":"0x0000000000000033" ' \
 	'the watch sees what is written before, and on each CPU afterwards'
+store=$(awk '$3 == "pokee_store" { print $1 }' "$work/out/recording/kcore_dir/kallsyms")
 for cpu in 0 1; do
 	rc=0
-	"$here/../../build/ptwatch" insns -i "$work/out/recording" -C "$cpu" --all --no-time >"$work/insns" 2>"$work/errors" || rc=$?
+	"$here/../../build/ptwatch" insns -i "$work/out/recording" -C "$cpu" --all --format ip >"$work/ips" 2>"$work/errors" || rc=$?
 	is "$rc $(<"$work/errors")" '0 ' "cpu $cpu: its trace has no error or gap"
-	ok "cpu $cpu: the write after it woke up is in the trace" grep -q ' pokee_store+0x0 ' "$work/insns"
+	ok "cpu $cpu: the write after it woke up is in the trace" grep -qx "$store" "$work/ips"
 done
 is "$(grep -v 'ptwatch: ' "$work/out/console.log" | grep -aE 'BUG|WARNING|unchecked MSR' | head -n 5)" '' 'the kernel has nothing to complain about'
 done_testing
