@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/../guest/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 rc=0
-"$here/../vm/run" --timeout 580 --out "$guest_scratch/out" --put "$here/ends.sh" --put "$here/../lib/tap.sh" -- /put/ends.sh \
+"$here/../vm/run" --timeout 1500 --out "$guest_scratch/out" --put "$here/ends.sh" --put "$here/../lib/tap.sh" -- /put/ends.sh \
 	>"$guest_scratch/tap" 2>"$guest_scratch/errors" || rc=$?
 relay_tap "$guest_scratch/tap" ''
 is "$rc" 0 'the guest ends well'
