@@ -212,8 +212,18 @@ static void say_rest(const struct trace_source *source)
 				source->gap[i].kind, source->gap[i].count - GAP_LINES);
 }
 
-/* A line on stderr if the recording lacks code that was traced. */
-static void say_missing_code(const struct trace_source *source)
+size_t trace_source_alarms(struct trace_source *source)
+{
+	const struct ptw_recording *recording = trace_source_recording(source);
+
+	if (recording->params.have_time || !recording->alarm_count)
+		return recording->alarm_count;
+	fprintf(stderr, "ptwatch %s: alarms (%zu) are left out: the recording does not tell how its TSC relates to time; `ptwatch calls` shows "
+		"where they hit\n", source->options->verb, recording->alarm_count);
+	return 0;
+}
+
+void trace_source_missing_code(const struct trace_source *source)
 {
 	if (source->recording && source->recording->missing_code)
 		fprintf(stderr, "ptwatch %s: %s\n", source->options->verb, source->recording->missing_code);
@@ -510,7 +520,7 @@ static int run_opened(const struct trace_verb *verb, struct trace_source *source
 	if (verb->follows_code) {
 		if (!source->recording && check_readable(&source->options->image, &err))
 			return cli_error(verb->name, &err);
-		say_missing_code(source);
+		trace_source_missing_code(source);
 		say_unclocked_code(source);
 		status = find_alarms(source);
 		if (status)

@@ -102,6 +102,15 @@ void trace_source_nothing(struct trace_source *source, const char *format, ...) 
 void trace_source_gap(struct trace_source *source, const struct ptw_view *view, const char *kind,
 		      const char *text);
 
+/**
+ * trace_source_alarms() - the alarms that have a place in time
+ * Return: how many; with none where the clock of the trace is not known, which is told then.
+ */
+size_t trace_source_alarms(struct trace_source *source);
+
+/** trace_source_missing_code() - a line on stderr if the recording lacks code that was traced */
+void trace_source_missing_code(const struct trace_source *source);
+
 /** trace_source_recording() - what is read: the recording, or raw bytes as one */
 struct ptw_recording *trace_source_recording(struct trace_source *source);
 

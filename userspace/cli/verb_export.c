@@ -76,14 +76,15 @@ static int export_sqlite(struct trace_source *source, struct ptw_error *err)
 	const struct ptw_recording *recording = trace_source_recording(source);
 	const struct trace_options *options = source->options;
 	struct ptw_error story_err;
-	size_t i;
+	size_t i, alarms;
 	int ret;
 
 	story.context = ptw_database_new(options->output, options->input ? options->input : options->raw, err);
 	if (!story.context)
 		return -1;
 	ret = trace_story_run(source, &story, &story_err);
-	for (i = 0; recording->params.have_time && i < recording->alarm_count; i++)
+	alarms = trace_source_alarms(source);
+	for (i = 0; i < alarms; i++)
 		ptw_database_alarm(story.context, &recording->alarm[i], ptw_tsc_to_ns(&recording->params, recording->alarm[i].tsc));
 	if (ptw_database_end(story.context, err))
 		return -1;

@@ -105,6 +105,8 @@ static int count_all(struct trace_source *source, struct ptw_stat *stat, size_t 
 	if (!beside)
 		count_packets(&packets);
 	/* Packets need no code. */
+	if (!recording->image.count)
+		trace_source_missing_code(source);
 	if (recording->image.count && (beside || !packets.ret)) {
 		stream = ptw_stream_open(recording, &options, err);
 		ret = stream ? count_flow(source, stat, stream, err) : -1;

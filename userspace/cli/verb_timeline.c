@@ -74,11 +74,12 @@ static int on_event(void *context, const struct ptw_story_event *event)
 	return ptw_timeline_take(context, event);
 }
 
-static void add_alarms(struct ptw_timeline *timeline, const struct ptw_recording *recording)
+static void add_alarms(struct ptw_timeline *timeline, struct trace_source *source)
 {
-	size_t i;
+	const struct ptw_recording *recording = trace_source_recording(source);
+	size_t i, count = trace_source_alarms(source);
 
-	for (i = 0; recording->params.have_time && i < recording->alarm_count; i++)
+	for (i = 0; i < count; i++)
 		ptw_timeline_alarm(timeline, &recording->alarm[i], ptw_tsc_to_ns(&recording->params, recording->alarm[i].tsc));
 }
 
@@ -95,7 +96,7 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
 	story.context = timeline;
 	ret = trace_story_run(source, &story, err);
-	add_alarms(timeline, trace_source_recording(source));
+	add_alarms(timeline, source);
 	if (!ptw_timeline_end(timeline) && !ret)
 		trace_source_nothing(source, "nothing ran in the trace, so the picture is empty; `ptwatch stat` tells what there is in it");
 	ptw_timeline_free(timeline);
