@@ -42,7 +42,6 @@ refuses 2 "--tid 'main': must be the number" calls -i "$tmp" --tid main
 
 refuses 2 "--format 'png': must be folded or svg" flame -i "$tmp" --format png
 refuses 2 '--format svg and --json: only one of them' flame -i "$tmp" --format svg --json
-refuses 2 'unknown option --json' timeline -i "$tmp" --json
 refuses 2 "--from 'noon': must be a time" evidence -i "$tmp" --from noon
 refuses 2 '--to comes before --from' evidence -i "$tmp" --from 2 --to 1
 refuses 2 '--alarm and --everything: only one' evidence -i "$tmp" --alarm 1 --everything
