@@ -42,6 +42,7 @@ refuses 2 "--tid 'main': must be the number" calls -i "$tmp" --tid main
 
 refuses 2 "--format 'png': must be folded or svg" flame -i "$tmp" --format png
 refuses 2 '--format svg and --json: only one of them' flame -i "$tmp" --format svg --json
+refuses 2 'unknown option --json' export -i "$tmp" --json
 refuses 2 "--from 'noon': must be a time" evidence -i "$tmp" --from noon
 refuses 2 '--to comes before --from' evidence -i "$tmp" --from 2 --to 1
 refuses 2 '--alarm and --everything: only one' evidence -i "$tmp" --alarm 1 --everything
@@ -117,6 +118,7 @@ run timeline "${args[@]}" -o "$tmp/line.json.gz"
 is "$status" 0 'a timeline, compressed'
 begins=$("$ptwatch" timeline "${args[@]}" | grep -c '"ph":"B"')
 is "$(python3 "$tmp/nests.py" "$tmp/line.json.gz")" "$begins 0 True" "$begins calls nest"
+is "$("$ptwatch" timeline "${args[@]}" --json | sha256sum)" "$("$ptwatch" timeline "${args[@]}" | sha256sum)" '--json changes nothing'
 "$ptwatch" timeline "${args[@]}" --depth 2 >"$tmp/line.json"
 like "$(python3 "$tmp/nests.py" "$tmp/line.json")" '^[0-9]+ 0 False$' '--depth 2 has no main'
 
