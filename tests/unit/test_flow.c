@@ -784,6 +784,67 @@ static void forks(void **state)
 	assert_int_equal(system(name), 0);
 }
 
+static void put_comm(struct ptw_recording_writer *w, uint64_t time, uint32_t pid, uint32_t tid, const char *name)
+{
+	struct __attribute__((packed)) {
+		struct perf_event_header header;
+		uint32_t pid, tid;
+		char name[16];
+	} r = { .header = { .type = PERF_RECORD_COMM }, .pid = pid, .tid = tid };
+
+	snprintf(r.name, sizeof(r.name), "%s", name);
+	put_record(w, &r, sizeof(r), time);
+}
+
+/* Threads and children are called what who made them was called then, unless their own name is told. */
+static void names(void **state)
+{
+	static const struct { int32_t tid; const char *name; } expected[] = {
+		{ 10, "late" }, { 20, "early" }, { 21, "early" }, { 30, "own" }, { 40, "" }, { 50, "late" },
+	};
+	static const uint64_t id = 501;
+	const struct ptw_trace_config config = { .pt_pmu_type = 8, .params = { .family = 6, .have_time = true, .time_mult = 1 } };
+	const struct ptw_stream_options options = { .threads = 1 };
+	char dir[] = "/tmp/ptwatch-test-XXXXXX", name[64];
+	struct ptw_recording_writer *w;
+	struct ptw_recording *rec;
+	struct ptw_stream *stream;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(name, sizeof(name), "%s/rec", dir);
+	w = ptw_recording_create(name, &config, NULL);
+	assert_non_null(w);
+	assert_int_equal(ptw_recording_set_sideband(w, &id, 1, NULL), 0);
+	put_comm(w, 10, 10, 10, "early");
+	put_fork(w, 20, 10, 20, 0);
+	put_fork(w, 30, 20, 21, 0);
+	put_fork(w, 40, 10, 30, 0);
+	put_comm(w, 50, 30, 30, "own");
+	put_comm(w, 60, 10, 10, "late");
+	/* One that ran already is not of who made it. */
+	put_fork(w, 70, 10, 40, PERF_RECORD_MISC_FORK_EXEC);
+	put_fork(w, 80, 10, 50, 0);
+	assert_int_equal(ptw_recording_add_trace(w, 0, "\x02\x82", 2, NULL, 0, NULL), 0);
+	assert_int_equal(ptw_recording_finish(w, NULL), 0);
+	rec = ptw_recording_open(name, NULL);
+	assert_non_null(rec);
+	stream = ptw_stream_open(rec, &options, NULL);
+	assert_non_null(stream);
+	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+		const char *found = "";
+
+		for (uint32_t t = 0; t < ptw_stream_threads(stream); t++)
+			if (ptw_stream_thread(stream, t)->tid == expected[i].tid)
+				found = ptw_stream_thread(stream, t)->comm;
+		if (strcmp(found, expected[i].name))
+			fail_msg("thread %d is '%s', not '%s'", expected[i].tid, found, expected[i].name);
+	}
+	ptw_stream_close(stream);
+	ptw_recording_close(rec);
+	snprintf(name, sizeof(name), "rm -r %s", dir);
+	assert_int_equal(system(name), 0);
+}
+
 /* No process has so many mappings; what is left out then is said, where code of it would run. */
 static void too_many_mappings(void **state)
 {
@@ -1105,6 +1166,7 @@ int main(void)
 		cmocka_unit_test(begins_in_switch),
 		cmocka_unit_test(switch_ends_block),
 		cmocka_unit_test(forks),
+		cmocka_unit_test(names),
 		cmocka_unit_test(too_many_mappings),
 		cmocka_unit_test(jitdump),
 		cmocka_unit_test(damaged_dumps),

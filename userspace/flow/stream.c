@@ -56,23 +56,50 @@ struct ptw_stream {
 	struct known_place place[PLACES];
 };
 
+/* Who is made has the name of who made it, until told otherwise. Of those that ran already, what follows tells the name. */
+static int inherit_name(struct ptw_stream *s, const struct ptw_side_event *e)
+{
+	uint32_t parent, child;
+
+	if (e->exec || e->tid <= 0 || e->other_tid <= 0)
+		return 0;
+	parent = flow_thread_find(&s->threads, e->other_pid, e->other_tid, -1);
+	child = flow_thread_find(&s->threads, e->pid, e->tid, -1);
+	if (parent == UINT32_MAX || child == UINT32_MAX)
+		return -1;
+	memcpy(s->threads.thread[child]->comm, s->threads.thread[parent]->comm, sizeof(s->threads.thread[child]->comm));
+	return 0;
+}
+
+static int take_name(struct ptw_stream *s, const struct ptw_side_event *e)
+{
+	struct ptw_side_detail detail;
+	uint32_t index;
+
+	if (e->tid <= 0)
+		return 0;
+	index = flow_thread_find(&s->threads, e->pid, e->tid, -1);
+	if (index == UINT32_MAX)
+		return -1;
+	ptw_side_detail(e, &detail);
+	snprintf(s->threads.thread[index]->comm, sizeof(s->threads.thread[index]->comm), "%.15s", detail.name);
+	return 0;
+}
+
 /* The last name of each thread */
 static void name_threads(struct ptw_stream *s)
 {
 	for (size_t i = 0; i < s->rec->side_count; i++) {
 		const struct ptw_side_event *e = &s->rec->side[i];
-		struct ptw_side_detail detail;
-		uint32_t index;
+		int ret = 0;
 
 		ptw_recording_passed(s->rec, i);
-		if (e->type != PTW_SIDE_COMM || e->tid <= 0)
-			continue;
-		index = flow_thread_find(&s->threads, e->pid, e->tid, -1);
-		if (index == UINT32_MAX)
+		if (e->type == PTW_SIDE_COMM)
+			ret = take_name(s, e);
+		else if (e->type == PTW_SIDE_FORK)
+			ret = inherit_name(s, e);
+		if (ret)
 			return;
-		ptw_side_detail(e, &detail);
-		snprintf(s->threads.thread[index]->comm, sizeof(s->threads.thread[index]->comm), "%.15s",
-			 detail.name);
 	}
 }
 
