@@ -138,6 +138,18 @@ static void is_on_cpu(uint64_t time)
 	add(&r, sizeof(r), &r.sample, time);
 }
 
+static const char *file_name;	/* of the image's section, and what the stream says of code in it */
+
+static void assert_names(const struct ptw_recording *rec, struct ptw_stream *stream, const struct ptw_flow *flow)
+{
+	struct ptw_place place;
+
+	assert_int_equal(rec->image.count, 1);
+	assert_string_equal(rec->image.section[0].name, file_name);
+	ptw_stream_place(stream, flow, flow->from, &place);
+	assert_string_equal(place.object ? place.object : "-", file_name);
+}
+
 /* "0x2 1 insns"…: of each jump where it is, and how many instructions there were up to it; "gap" */
 static void assert_jumps(const uint8_t *trace, size_t size, const char *expected)
 {
@@ -162,6 +174,8 @@ static void assert_jumps(const uint8_t *trace, size_t size, const char *expected
 					 (int)(f->from - CODE), (int)f->insns);
 		else if (f->kind == PTW_FLOW_GAP)
 			used += snprintf(text + used, sizeof(text) - used, "%sgap", used ? "; " : "");
+		if (f->kind == PTW_FLOW_JUMP && file_name)
+			assert_names(rec, stream, f);
 	}
 	assert_string_equal(text, expected);
 	ptw_stream_close(stream);
@@ -265,9 +279,13 @@ static void put_elf(const char *name, const uint8_t *id, const char *code, size_
 
 #define AT_200	PSB, TSC(20000), MODE64, 0x7d, 0x00, 0x12, 0, 0, 0, 0x7f, PSBEND, 0x6d, 0x00, 0x12, 0, 0, 0, 0x7f
 
-/* A file of that name but of another build is not the code that ran; what has the build id is, wherever it is kept. */
+/*
+ * A file of that name but of another build is not the code that ran; what has the build id is, wherever it is
+ * kept; and its name is the one that it was mapped by.
+ */
 static void build_ids(void **state)
 {
+	file_name = "lib";
 	put_elf("lib", id_of_one, one, sizeof(one));
 	begin();
 	is_on_cpu(10);
@@ -300,6 +318,7 @@ static void build_ids(void **state)
 	is_on_cpu(10);
 	maps(100, CODE, in_dir("lib"), id_of_two);
 	ASSERT_JUMPS("203 after 4", AT_200);
+	file_name = NULL;
 }
 
 /* ---- files that are not here ---- */

@@ -11,8 +11,14 @@
 int ptw_image_add(struct ptw_image *image, const char *path, uint64_t offset, uint64_t size, uint64_t vaddr,
 		  struct ptw_error *err)
 {
+	return ptw_image_add_as(image, path, path, offset, size, vaddr, err);
+}
+
+int ptw_image_add_as(struct ptw_image *image, const char *path, const char *name, uint64_t offset, uint64_t size, uint64_t vaddr,
+		     struct ptw_error *err)
+{
 	struct ptw_image_section *grown;
-	char *copy;
+	char *copy, *last;
 
 	if (size == 0)
 		return ptw_error_set(err, PTW_EXIT_USAGE, "image %s: size 0: there is no code in it", path);
@@ -31,11 +37,14 @@ int ptw_image_add(struct ptw_image *image, const char *path, uint64_t offset, ui
 		image->section = grown;
 	}
 	copy = strdup(path);
-	if (!copy)
+	last = strdup(strrchr(name, '/') ? strrchr(name, '/') + 1 : name);
+	if (!copy || !last) {
+		free(copy);
+		free(last);
 		return ptw_error_set(err, PTW_EXIT_FAILED, "image %s: out of memory", path);
-
+	}
 	image->section[image->count++] = (struct ptw_image_section){
-		.path = copy, .offset = offset, .size = size, .vaddr = vaddr,
+		.path = copy, .name = last, .offset = offset, .size = size, .vaddr = vaddr,
 	};
 	return 0;
 }
@@ -123,8 +132,10 @@ void ptw_image_free(struct ptw_image *image)
 {
 	size_t i;
 
-	for (i = 0; i < image->count; i++)
+	for (i = 0; i < image->count; i++) {
 		free(image->section[i].path);
+		free(image->section[i].name);
+	}
 	free(image->section);
 	*image = (struct ptw_image){ 0 };
 }

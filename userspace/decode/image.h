@@ -11,6 +11,7 @@
 /** struct ptw_image_section - @size bytes at @offset of @path, mapped at @vaddr */
 struct ptw_image_section {
 	char *path;	/* owned */
+	char *name;	/* owned: what people call the file, the last part of the path that it was mapped by */
 	uint64_t offset;
 	uint64_t size;
 	uint64_t vaddr;
@@ -25,6 +26,10 @@ struct ptw_image {
 /** ptw_image_add() - append a section; @path is copied. Where sections overlap, the later one wins. */
 int ptw_image_add(struct ptw_image *image, const char *path, uint64_t offset, uint64_t size, uint64_t vaddr,
 		  struct ptw_error *err);
+
+/** ptw_image_add_as() - the same of a file that was mapped as @name, and has another name where it is kept */
+int ptw_image_add_as(struct ptw_image *image, const char *path, const char *name, uint64_t offset, uint64_t size, uint64_t vaddr,
+		     struct ptw_error *err);
 
 /** ptw_image_parse() - append the section that "FILE,FILEOFF,SIZE,VADDR" names (numbers hex, 0x allowed) */
 int ptw_image_parse(struct ptw_image *image, const char *text, struct ptw_error *err);

@@ -33,7 +33,6 @@ struct code_file {
 	size_t segments;
 	bool symbols_tried;
 	struct ptw_symbols *symbols;
-	const char *name;	/* last part of the path */
 };
 
 enum map_kind {
@@ -46,6 +45,7 @@ struct code_map {
 	uint64_t start, end;
 	uint64_t offset;
 	struct code_file *file;	/* NULL: there is no copy of it */
+	const char *name;	/* of the file, as it was mapped: a cache calls it otherwise */
 	const char *missing;	/* what is said then */
 	uint64_t since, until;
 	const struct ptw_symbol *symbol;	/* of CODE_JIT */
@@ -199,8 +199,7 @@ static void *grow(void *array, size_t count, size_t size)
 	return reallocarray(array, count ? count * 2 : 1, size);
 }
 
-/* @name: how it was mapped; a cache calls it otherwise */
-static struct code_file *file_of(struct ptw_code *code, const char *path, const char *name)
+static struct code_file *file_of(struct ptw_code *code, const char *path)
 {
 	struct code_file **grown, *f;
 
@@ -217,7 +216,6 @@ static struct code_file *file_of(struct ptw_code *code, const char *path, const 
 		return NULL;
 	}
 	code->file[code->files++] = f;
-	f->name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	map_file(f);
 	return f;
 }
@@ -395,6 +393,7 @@ static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 	map = (struct code_map){
 		.start = d.addr, .end = d.addr + d.size, .offset = d.pgoff, .since = e->time, .until = CODE_ALWAYS,
 		.kind = !path && ptw_binary_generated(d.name) ? CODE_GENERATED : CODE_FILE,
+		.name = ptw_binary_known_as(d.name),
 	};
 	/* A marker for those who look for generated code; nothing runs in it. */
 	if (jit_is_dump(d.name))
@@ -403,7 +402,7 @@ static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 		return -1;
 	/* A file that is not here any more: its place is known to be taken, at least. */
 	if (path) {
-		map.file = file_of(code, path, d.name);
+		map.file = file_of(code, path);
 		if (!map.file)
 			return -1;
 	} else {
@@ -538,7 +537,7 @@ static int read_dump(struct ptw_code *code, const struct ptw_side_event *e)
 	path = jit_is_dump(d.name) ? ptw_recording_beside(code->rec, d.name) : NULL;
 	if (!path)
 		return 0;
-	file = file_of(code, path, d.name);
+	file = file_of(code, path);
 	free(path);
 	for (size_t i = 0; file && i < code->generateds; i++)
 		if (code->generated[i].file == file && code->generated[i].pid == e->pid)
@@ -553,7 +552,7 @@ static int read_dump(struct ptw_code *code, const struct ptw_side_event *e)
 			.file = file, .addr = load[i].addr, .size = load[i].size, .offset = load[i].offset,
 			.symbol = {
 				.addr = load[i].addr, .size = load[i].size, .name = load[i].name,
-				.module = file->name, .type = 't',
+				.module = ptw_binary_known_as(d.name), .type = 't',
 			},
 		};
 	if (grown)
@@ -673,7 +672,7 @@ static int take_image(struct ptw_code *code)
 		return -1;
 	for (size_t i = 0; i < image->count; i++) {
 		const struct ptw_image_section *s = &image->section[i];
-		struct code_file *f = file_of(code, s->path, s->path);
+		struct code_file *f = file_of(code, s->path);
 
 		if (!f)
 			return -1;
@@ -681,7 +680,7 @@ static int take_image(struct ptw_code *code)
 			code->unreadable = f->path;
 		code->flat[code->flats++] = (struct code_map){
 			.start = s->vaddr, .end = s->vaddr + s->size, .offset = s->offset, .file = f,
-			.until = CODE_ALWAYS,
+			.name = s->name, .until = CODE_ALWAYS,
 		};
 	}
 	return 0;
@@ -806,19 +805,28 @@ static bool is_known(const struct code_space *space)
 	return false;
 }
 
-static const struct code_map *map_at(const struct ptw_code *code, const struct code_space *space, uint64_t time,
-				     uint64_t addr)
+/* What is mapped at @addr, be its code here or not */
+static const struct code_map *told_map_at(const struct ptw_code *code, const struct code_space *space, uint64_t time,
+					  uint64_t addr)
 {
 	const struct code_map *m = space && !(addr & CODE_KERNEL_HALF) ? space_map_at(space, time, addr) : NULL;
 
 	if (m)
-		return m->file ? m : NULL;
+		return m;
 	if (!(addr & CODE_KERNEL_HALF) && is_known(space))
 		return NULL;
 	for (size_t i = code->flats; i--; )
 		if (addr >= code->flat[i].start && addr < code->flat[i].end)
 			return &code->flat[i];
 	return NULL;
+}
+
+static const struct code_map *map_at(const struct ptw_code *code, const struct code_space *space, uint64_t time,
+				     uint64_t addr)
+{
+	const struct code_map *m = told_map_at(code, space, time, addr);
+
+	return m && m->file ? m : NULL;
 }
 
 static const struct ptw_symbols *symbols_of(struct ptw_code *code, struct code_file *f)
@@ -891,14 +899,14 @@ void code_place(struct ptw_code *code, struct code_space *space, uint64_t time, 
 		place->object = symbol ? symbol->module : NULL;
 		return;
 	}
-	m = map_at(code, space, time, addr);
+	m = told_map_at(code, space, time, addr);
 	if (!m || m->kind != CODE_FILE) {
 		generated_place(code, space, time, addr, place);
 		return;
 	}
-	if (!symbols_of(code, m->file))
+	place->object = m->name;
+	if (!m->file || !symbols_of(code, m->file))
 		return;
-	place->object = m->file->name;
 	place->path = m->file->path;
 	offset = addr - m->start + m->offset;
 	for (size_t i = 0; i < m->file->segments; i++) {

@@ -95,6 +95,17 @@ char *ptw_binary_find(const char *name, const uint8_t *id, size_t id_size, time_
 	return id && id_size ? find_cached(id, id_size, vdso) : NULL;
 }
 
+const char *ptw_binary_known_as(const char *name)
+{
+	const char *last = strrchr(name, '/');
+
+	if (!strcmp(name, PTW_VDSO))
+		return "vdso";
+	if (!strcmp(name, PTW_VDSO_32))
+		return "vdso32";
+	return last ? last + 1 : name;
+}
+
 bool ptw_binary_generated(const char *name)
 {
 	return !strncmp(name, "//anon", 6) || !strncmp(name, "/memfd:", 7) || !strncmp(name, "/dev/zero", 9) ||

@@ -27,6 +27,9 @@ char *ptw_binary_find(const char *name, const uint8_t *id, size_t id_size, time_
  */
 void ptw_binary_missing(const char *name, const uint8_t *id, size_t id_size, char **gap, char **advice);
 
+/** ptw_binary_known_as() - what people call a file that was mapped as @name, wherever its code is kept: the last part */
+const char *ptw_binary_known_as(const char *name);
+
 /** ptw_binary_generated() - whether @name is what the kernel calls executable memory that has no file */
 bool ptw_binary_generated(const char *name);
 

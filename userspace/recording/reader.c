@@ -1270,7 +1270,7 @@ static int add_files(struct reader *r, struct ptw_recording *rec)
 			continue;
 		if (size > st.st_size - m->pgoff)
 			size = st.st_size - m->pgoff;
-		if (ptw_image_add(&rec->image, path, m->pgoff, size, m->addr, r->err))
+		if (ptw_image_add_as(&rec->image, path, ptw_binary_known_as(m->path), m->pgoff, size, m->addr, r->err))
 			goto out;
 	}
 	ret = 0;

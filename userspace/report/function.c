@@ -4,13 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *last_part(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* Does the program at @path have a function of that name? */
 static bool has(const char *path, const char *name)
 {
@@ -31,13 +24,13 @@ static int find_in_programs(const struct ptw_function *function, const char *spe
 	bool any = false;
 
 	for (size_t i = 0; i < image->count; i++) {
-		const char *path = image->section[i].path;
+		const char *path = image->section[i].path, *name = image->section[i].name;
 		size_t before = 0;
 
-		if (function->object[0] && strcmp(last_part(path), function->object))
+		if (function->object[0] && strcmp(name, function->object))
 			continue;
 		/* A file has several sections; each is looked at once. */
-		while (before < i && strcmp(image->section[before].path, path))
+		while (before < i && (strcmp(image->section[before].path, path) || strcmp(image->section[before].name, name)))
 			before++;
 		if (before < i)
 			continue;
