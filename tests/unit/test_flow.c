@@ -439,6 +439,49 @@ static void unclear_code(void **state)
 	end_scene(&s);
 }
 
+/* From where to where it ran, and in how many pieces that was told. */
+static size_t tell_runs(struct scene *s, unsigned int flags, char *text, size_t room)
+{
+	struct ptw_stream_options options = { .flags = PTW_STREAM_RUNS | flags, .threads = 1 };
+	struct ptw_stream *stream = ptw_stream_open(&s->rec, &options, NULL);
+	const struct ptw_flow *f;
+	size_t used = 0, pieces = 0;
+	bool goes_on = false;
+
+	assert_non_null(stream);
+	while ((f = ptw_stream_next(stream))) {
+		if (f->kind != PTW_FLOW_RUN)
+			continue;
+		if (!goes_on)
+			used += snprintf(text + used, room - used, "%s%x-", used ? "; " : "", (int)(f->from - CODE));
+		goes_on = f->flags & PTW_FLOW_GOES_ON;
+		pieces++;
+		if (!goes_on)
+			used += snprintf(text + used, room - used, "%x", (int)(f->to - CODE));
+	}
+	ptw_stream_close(stream);
+	return pieces;
+}
+
+/* Long runs come in pieces, cut where it suits who decodes; only the last piece has an end. */
+static void pieces_of_runs(void **state)
+{
+	static const uint8_t trace[] = { PSB, TSC(1000), MODE64, FUP(100), PSBEND, TIP(0), TIP(300), TIP(100), TIP(0), TIP(0) };
+	uint8_t code[502];
+	char text[256];
+	struct scene s;
+
+	memset(code, 0x90, 500);
+	code[500] = 0xff;
+	code[501] = 0xe0;
+	set_scene(&s, code, sizeof(code), trace, sizeof(trace));
+	for (unsigned int flags = 0; flags <= PTW_STREAM_REFERENCE; flags += PTW_STREAM_REFERENCE) {
+		assert_in_range(tell_runs(&s, flags, text, sizeof(text)), 10, 30);
+		assert_string_equal(text, "64-1f4; 0-1f4; 12c-1f4; 64-1f4; 0-1f4");
+	}
+	end_scene(&s);
+}
+
 static void gaps(void **state)
 {
 	static const uint8_t code[] = { 0x90, 0xff, 0xe0, 0xeb, 0xfe };
@@ -1159,6 +1202,7 @@ int main(void)
 		cmocka_unit_test(switch_home_late),
 		cmocka_unit_test(incomplete_packet),
 		cmocka_unit_test(unclear_code),
+		cmocka_unit_test(pieces_of_runs),
 		cmocka_unit_test(gaps),
 		cmocka_unit_test(bpf_programs),
 		cmocka_unit_test(lost_poke),

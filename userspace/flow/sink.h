@@ -150,6 +150,13 @@ static inline void sink_run(struct sink *s, struct path *path, unsigned int from
 		sink_code(s, path, from, to);
 }
 
+/* The last run is only a piece of one: neither a branch nor an event ended it. */
+static inline void sink_goes_on(struct sink *s)
+{
+	if (s->count && s->flow[s->count - 1].kind == PTW_FLOW_RUN)
+		s->flow[s->count - 1].flags |= PTW_FLOW_GOES_ON;
+}
+
 /* The direct branches among instructions @from to @to - 1. */
 static void __attribute__((noinline)) sink_inner(struct sink *s, struct path *path, unsigned int from, unsigned int to)
 {
@@ -179,8 +186,11 @@ static void __attribute__((noinline)) sink_inner(struct sink *s, struct path *pa
 		else
 			sink_branch(s, PTW_FLOW_JUMP, path, base + i + 1, ip, target, 0);
 	}
-	if (s->mode >= SINK_RUNS && begun < to)
+	if (s->mode >= SINK_RUNS && begun < to) {
 		sink_run(s, path, begun, to, base + to);
+		if (to == path->count && path->end >= PATH_LONG)
+			sink_goes_on(s);
+	}
 }
 
 static void __attribute__((noinline)) sink_text(struct sink *s, struct path *path, unsigned int from,

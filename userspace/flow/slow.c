@@ -245,8 +245,11 @@ static void arrive_at_end(struct slow *slow, struct sink *s, uint64_t ip)
 	slow->have_pending = false;
 }
 
-/* Instructions @from to @to - 1, as far as they were not told before */
-static void deliver(struct slow *slow, struct engine *e, struct sink *s, struct path *path, unsigned int to)
+/*
+ * Instructions up to @to - 1, as far as they were not told before
+ * @cut: libipt's block ends there, with no branch: what it has read before decides where
+ */
+static void deliver(struct slow *slow, struct engine *e, struct sink *s, struct path *path, unsigned int to, bool cut)
 {
 	unsigned int from = 0;
 
@@ -255,8 +258,11 @@ static void deliver(struct slow *slow, struct engine *e, struct sink *s, struct 
 		slow->skip_insns -= from;
 		s->insns += from;
 	}
-	if (from < to)
+	if (from < to) {
 		sink_path(s, path, from, to);
+		if (cut)
+			sink_goes_on(s);
+	}
 	if (to == path->count && path->end < PATH_LONG) {
 		slow->have_pending = true;
 		slow->pending = *path;
@@ -313,7 +319,7 @@ static bool take_block(struct slow *slow, struct engine *e, struct sink *s, uint
 		switch_stack(slow, e, path, n);
 		for (unsigned int i = 0; until && i < n; i++) {
 			if (path_ip(path, i) == *until) {
-				deliver(slow, e, s, path, i);
+				deliver(slow, e, s, path, i, false);
 				slow->have_pending = false;
 				slow->done = true;
 				return true;
@@ -323,7 +329,7 @@ static bool take_block(struct slow *slow, struct engine *e, struct sink *s, uint
 			put_gap(slow, e, s, "endless loop in the code that asks for no packet", offset_of(slow));
 			return false;
 		}
-		deliver(slow, e, s, path, n);
+		deliver(slow, e, s, path, n, n < path->count);
 		slow->was_loop = path->end == PATH_LOOP && n == path->count;
 		count -= n;
 		ip = path->next;
@@ -347,7 +353,7 @@ static void leave_kernel(struct slow *slow, struct engine *e, struct sink *s)
 	if (!path)
 		s->failed = true;
 	else if (path->end >= PATH_FAR_CALL && path->end <= PATH_FAR_JUMP)
-		deliver(slow, e, s, path, path->count);
+		deliver(slow, e, s, path, path->count, false);
 }
 
 /* ---- events ---- */

@@ -471,6 +471,9 @@ static void note_time(struct report *r, const struct ptw_flow *flow)
 {
 	if (r->options->found)
 		note_span(r->options->found, flow);
+	/* One run in two pieces: what comes before the second is what came before the first. */
+	if (flow->flags & PTW_FLOW_GOES_ON)
+		return;
 	r->have_before = flow->kind != PTW_FLOW_GAP && flow->flags & PTW_FLOW_TIMED;
 	r->time_before = flow->time;
 	r->tsc_before = flow->tsc;
