@@ -88,6 +88,13 @@ is "$(events both --show-task-events --show-mmap-events | grep -cE 'PERF_RECORD_
 like "$(events both --show-mmap-events)" 'PERF_RECORD_MMAP2 .*r-xp /mnt/pingpong' 'its mapping is told'
 ok 'each way between the two processes is told' test "$(events both --show-switch-events |
 	grep -cE 'pingpong .*PERF_RECORD_SWITCH_CPU_WIDE OUT')" -ge 24
+# Of user code the trace shows no switch.
+for name in alone family; do
+	events "$name" --show-switch-events --ns >"$work/perf"
+	in_mount "$top/build/ptwatch" stat -i "$name" --json >"$work/stat" 2>/dev/null || true
+	like "$(python3 "$top/tests/lib/same_switches.py" "$work/perf" "$work/stat" || true)" \
+		'^[1-9][0-9]* threads, [1-9][0-9]* times switched in$' "$name: stat's switches and times on a CPU are those of the records"
+done
 unlike "$(events both --show-switch-events --show-lost-events)" 'LOST' 'no record was lost'
 if [[ -n ${PTWATCH_KEEP_LOGS:-} ]]; then cp -r "$work" "$PTWATCH_KEEP_LOGS/record"; fi
 done_testing

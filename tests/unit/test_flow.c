@@ -17,6 +17,7 @@
 #include "flow/code.h"
 #include "flow/runs.h"
 #include "flow/stream.h"
+#include "flow/threads.h"
 #include "recording/perf_file.h"
 #include "recording/recording.h"
 
@@ -260,6 +261,74 @@ static void switch_of_one_process(void **state)
 	flow_runs_switch(&runs, true, 2999000);
 	assert_int_equal(runs.tid, 10);
 	assert_int_equal(runs.next, 3);
+}
+
+static char switches[512];
+
+/* What the labels have to tell, behind what is told already: each switch with its time and who ran and runs, by their ids. */
+static void tell_switches(struct flow_labels *labels)
+{
+	struct ptw_flow sw;
+
+	while (flow_labels_next(labels, &sw)) {
+		size_t used = strlen(switches);
+
+		assert_int_equal(sw.kind, PTW_FLOW_SWITCH);
+		assert_int_equal(sw.cpu, 3);
+		snprintf(switches + used, sizeof(switches) - used, "%s%d %d>%d", used ? "; " : "", (int)sw.time,
+			 (int)labels->threads->thread[sw.value]->tid, (int)labels->threads->thread[sw.thread]->tid);
+	}
+}
+
+static void labels_take(struct flow_labels *labels, enum ptw_flow_kind kind, uint64_t time)
+{
+	struct ptw_flow flow = { .kind = kind, .flags = PTW_FLOW_TIMED, .cpu = 3, .time = time, .to = 0x1000 };
+
+	flow_labels_before(labels, &flow);
+	tell_switches(labels);
+	flow_labels_after(labels, &flow);
+	tell_switches(labels);
+}
+
+/*
+ * Of process 10 alone the user code is traced, of which the trace shows no switch: with @all who ran meanwhile, and when, is
+ * what the records say, also when the trace has ended.
+ */
+static void switches_untraced(void **state)
+{
+	static const struct ptw_side_event side[] = {
+		{ .type = PTW_SIDE_START, .time = 1, .cpu = 3, .pid = 10, .tid = 10 },
+		OUT(1000000, 20, 10), OUT(3000000, 10, 20), OUT(4000000, 20, 10), OUT(4500000, 10, 30), OUT(6000000, 30, 20),
+		OUT(7000000, 20, 10), OUT(9000000, 10, 20), OUT(9100000, 20, 10), OUT(9300000, 10, 20),
+	};
+	struct ptw_side_event on_cpu[sizeof(side) / sizeof(side[0])];
+	static const char expected[] =
+		"1000000 20>10; 3000000 10>20; 4000000 20>10; 4500000 10>30; 6000000 30>20; 7000000 20>10; 9000000 10>20; "
+		"9100000 20>10; 9300000 10>20";
+	struct ptw_recorded_trace trace = { .cpu = 3, .tid = -1 };
+	struct ptw_recording rec = { .side = on_cpu, .side_count = sizeof(side) / sizeof(side[0]), .trace = &trace, .trace_count = 1 };
+
+	memcpy(on_cpu, side, sizeof(side));
+	for (size_t i = 0; i < rec.side_count; i++)
+		on_cpu[i].cpu = 3;
+	for (int all = 0; all < 2; all++) {
+		struct flow_threads threads = { 0 };
+		struct flow_labels labels;
+
+		switches[0] = '\0';
+		assert_int_equal(flow_labels_init(&labels, &threads, &rec, &trace, all), 0);
+		labels_take(&labels, PTW_FLOW_BEGIN, 1500000);
+		assert_int_equal(threads.thread[labels.thread]->tid, 10);
+		labels_take(&labels, PTW_FLOW_END, 2000000);
+		labels_take(&labels, PTW_FLOW_BEGIN, 8000000);
+		assert_int_equal(threads.thread[labels.thread]->tid, 10);
+		labels_take(&labels, PTW_FLOW_END, 8500000);
+		while (flow_labels_trailing(&labels))
+			tell_switches(&labels);
+		assert_string_equal(switches, all ? expected : "");
+		flow_labels_free(&labels);
+		flow_threads_free(&threads);
+	}
 }
 
 /* A job that begins late passes all before it at once: with the same end as step by step. */
@@ -1193,6 +1262,7 @@ int main(void)
 		cmocka_unit_test(threads_switch),
 		cmocka_unit_test(again_from_psb),
 		cmocka_unit_test(context_ends),
+		cmocka_unit_test(switches_untraced),
 		cmocka_unit_test(switch_of_one_process),
 		cmocka_unit_test(far_records),
 		cmocka_unit_test(switch_seen_early),

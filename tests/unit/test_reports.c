@@ -92,6 +92,32 @@ static void calls_tree(void **state)
 		     5);
 }
 
+/* Of whoever runs while nothing is traced only the time is told, by what it leaves to others. */
+static void calls_untraced(void **state)
+{
+	struct ptw_calls *calls = ptw_calls_new(&(struct ptw_calls_options){ .tid = -1, .width = 120 }, &out);
+	struct ptw_calls_found found = { 0 };
+
+	open_out();
+	flow_begin(on_calls, calls);
+	flow_in(1000, "main");
+	flow_syscall(2000, "main", "entry_SYSCALL_64");
+	flow_switch(3000, 1, 0);
+	flow_switch(5000, 2, 0);
+	flow_switch(8000, 0, 0);
+	flow_switch(8500, 1, 0);
+	flow_switch(9000, 0, 0);
+	flow_iret(10000, "entry_SYSCALL_64");
+	flow_switch(11000, 1, 0);
+	assert_int_equal(ptw_calls_end(calls, &found), 0);
+	ptw_calls_free(calls);
+	ptw_story_free(flow_story);
+	close_out("     0.000001000                         0  --- thread 100 (t0) runs\n"
+		  "     0.000001000                         0  --- begins in main+0x10\n"
+		  "     0.000002000    8.000us    2.500us   0    === system call → entry_SYSCALL_64+0x0 at main+0x800\n"
+		  "     0.000009000                         0    --- thread 100 (t0) runs\n");
+}
+
 static void calls_of_a_thread(void **state)
 {
 	report_calls((struct ptw_calls_options){ .tid = 101, .no_time = true },
@@ -339,10 +365,11 @@ static void no_name(void **state)
 	flow_begin(on_calls, calls);
 	flow_thread[1].comm[0] = '\0';
 	flow_switch(1000, 1, 0);
+	flow_in(1000, "main");
 	assert_int_equal(ptw_calls_end(calls, &found), 0);
 	ptw_calls_free(calls);
 	ptw_story_free(flow_story);
-	close_out("  0  --- thread 101 runs\n");
+	close_out("  0  --- thread 101 runs\n  0  --- begins in main+0x10\n");
 
 	assert_int_equal(ptw_marker_format_parse(&format, "type:64", &err), 0);
 	open_out();
@@ -366,7 +393,8 @@ static void no_name(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(calls_tree),	 cmocka_unit_test(calls_of_a_thread),	 cmocka_unit_test(calls_around),
+		cmocka_unit_test(calls_tree),	 cmocka_unit_test(calls_untraced),
+		cmocka_unit_test(calls_of_a_thread),	 cmocka_unit_test(calls_around),
 		cmocka_unit_test(calls_around_depth), cmocka_unit_test(calls_tail_of_some), cmocka_unit_test(calls_around_after_many),
 		cmocka_unit_test(calls_narrow), cmocka_unit_test(calls_depth_and_json), cmocka_unit_test(flame_folded), cmocka_unit_test(timeline_of_a_thread),
 		cmocka_unit_test(markers_fields), cmocka_unit_test(no_name),

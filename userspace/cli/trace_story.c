@@ -120,7 +120,8 @@ int trace_story_run(struct trace_source *source, const struct trace_story_option
 	struct ptw_stream_options stream = {
 		.order = options->order,
 		.threads = source->options->jobs,
-		.flags = options->point_count ? PTW_STREAM_RUNS | PTW_STREAM_ALL_JUMPS : 0,
+		.flags = (options->point_count ? PTW_STREAM_RUNS | PTW_STREAM_ALL_JUMPS : 0) |
+			 (options->order == PTW_ORDER_TIME ? PTW_STREAM_SWITCHES : 0),
 		.trace = options->trace,
 		.traces = options->traces,
 		.on_progress = isatty(STDERR_FILENO) ? on_progress : NULL,

@@ -88,7 +88,7 @@ static int count_all(struct trace_source *source, struct ptw_stat *stat, size_t 
 	struct ptw_recording *recording = trace_source_recording(source);
 	struct packet_count packets = { .source = source, .stat = stat };
 	struct ptw_stream_options options = {
-		.order = PTW_ORDER_TRACE, .threads = source->options->jobs, .trace = chosen, .traces = source->count,
+		.order = PTW_ORDER_TIME, .flags = PTW_STREAM_SWITCHES, .threads = source->options->jobs, .trace = chosen, .traces = source->count,
 	};
 	struct ptw_stream *stream = NULL;
 	pthread_t thread;

@@ -16,8 +16,8 @@ struct lane {
 	struct job_batch *batch;
 	size_t at;
 	bool ended;
-	bool before_done;	/* the record at @at has been looked at for a switch before it */
-	bool have_after;	/* @sw is to come next */
+	bool before_done;	/* the record at @at has been looked at for switches before it */
+	bool have_sw;		/* @sw is to come next */
 	struct ptw_flow sw;
 	uint64_t time;		/* of the newest record */
 };
@@ -156,7 +156,8 @@ struct ptw_stream *ptw_stream_open(const struct ptw_recording *recording, const 
 		size_t trace = options->trace ? options->trace[s->lanes] : s->lanes;
 
 		s->trace[s->lanes] = trace;
-		if (flow_labels_init(&s->lane[s->lanes].labels, &s->threads, recording, &recording->trace[trace]))
+		if (flow_labels_init(&s->lane[s->lanes].labels, &s->threads, recording, &recording->trace[trace],
+				     options->flags & PTW_STREAM_SWITCHES))
 			goto no_memory;
 	}
 	name_threads(s);
@@ -224,10 +225,27 @@ static void settle_batch(struct lane *l)
 	}
 }
 
+/* Behind the end of a CPU's trace. What comes behind an alarm is of no interest: it froze the trace. */
+static struct ptw_flow *trailing(struct ptw_stream *s, struct lane *l)
+{
+	if (s->rec->alarm_count)
+		return NULL;
+	while (!l->have_sw && flow_labels_trailing(&l->labels))
+		l->have_sw = flow_labels_next(&l->labels, &l->sw);
+	return l->have_sw ? &l->sw : NULL;
+}
+
 /* The record that is next on the lane; NULL: none any more */
 static struct ptw_flow *head(struct ptw_stream *s, struct lane *l)
 {
-	if (l->have_after)
+	struct ptw_flow *flow;
+
+	if (l->ended)
+		return trailing(s, l);
+	if (l->have_sw)
+		return &l->sw;
+	l->have_sw = flow_labels_next(&l->labels, &l->sw);
+	if (l->have_sw)
 		return &l->sw;
 	while (!l->ended && (!l->batch || l->at == l->batch->count)) {
 		jobs_done(s->jobs, l->batch);
@@ -239,7 +257,15 @@ static struct ptw_flow *head(struct ptw_stream *s, struct lane *l)
 			l->ended = true;
 		tell_progress(s);
 	}
-	return l->ended ? NULL : &l->batch->flow[l->at];
+	if (l->ended)
+		return trailing(s, l);
+	flow = &l->batch->flow[l->at];
+	if (!l->before_done) {
+		l->before_done = true;
+		flow_labels_before(&l->labels, flow);
+		l->have_sw = flow_labels_next(&l->labels, &l->sw);
+	}
+	return l->have_sw ? &l->sw : flow;
 }
 
 /* The lane whose record comes next; it goes on with that lane up to @s->limit. NULL: the end. */
@@ -288,20 +314,15 @@ const struct ptw_flow *ptw_stream_next(struct ptw_stream *s)
 		s->failed |= jobs_failed(s->jobs);
 		return NULL;
 	}
-	if (l->have_after) {
-		l->have_after = false;
-		return &l->sw;
-	}
-	flow = &l->batch->flow[l->at];
-	if (!l->before_done && flow_labels_before(&l->labels, flow, &l->sw)) {
-		l->before_done = true;
-		return &l->sw;
-	}
-	l->before_done = false;
-	flow->thread = l->labels.thread;
-	l->at++;
-	l->have_after = flow_labels_after(&l->labels, flow, &l->sw);
 	s->failed |= l->labels.failed;
+	if (l->have_sw) {
+		l->have_sw = false;
+		return &l->sw;
+	}
+	flow = &l->batch->flow[l->at++];
+	flow->thread = l->labels.thread;
+	l->before_done = false;
+	flow_labels_after(&l->labels, flow);
 	return flow;
 }
 

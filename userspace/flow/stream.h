@@ -95,6 +95,7 @@ enum ptw_stream_flags {
 	PTW_STREAM_TOTALS = 1 << 2,	/* no branches at all: gaps, switches, begin and end, with .insns */
 	PTW_STREAM_INSNS = 1 << 6,	/* all jumps, runs, and the bytes of the code that ran: .code */
 	PTW_STREAM_IPS = 1 << 3,	/* the same, and ptw_stream_ips() instead of ptw_stream_next() */
+	PTW_STREAM_SWITCHES = 1 << 7,	/* each switch that was recorded, at its time: also while nothing is traced on the CPU */
 	PTW_STREAM_ALL_CODE = 1 << 5,	/* fail if a file of the recording's image can't be read */
 	PTW_STREAM_REFERENCE = 1 << 4,	/* by libipt alone (see flow/slow.c): what all else is measured against */
 };

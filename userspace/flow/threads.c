@@ -107,11 +107,13 @@ static int first_thread(struct flow_labels *l, const struct ptw_recording *rec,
 }
 
 int flow_labels_init(struct flow_labels *l, struct flow_threads *threads, const struct ptw_recording *rec,
-		     const struct ptw_recorded_trace *trace)
+		     const struct ptw_recorded_trace *trace, bool all)
 {
 	const uint32_t *at;
 
 	*l = (struct flow_labels){ .threads = threads, .at = { .item = sizeof(*at), .limit = AT_LIMIT } };
+	l->rec = rec;
+	l->at_flow = (struct ptw_flow){ .cpu = trace->cpu, .trace = trace - rec->trace };
 	for (size_t i = 0; i < rec->side_count; i++) {
 		uint32_t index = i;
 
@@ -129,7 +131,16 @@ int flow_labels_init(struct flow_labels *l, struct flow_threads *threads, const 
 	l->runs = (struct flow_runs){ .side = rec->side, .at = at, .count = l->at.count };
 	if (rec->symbols && ptw_symbols_resolve(rec->symbols, "__switch_to_asm", &l->switch_to, NULL, NULL))
 		l->switch_to = 0;
-	return first_thread(l, rec, trace);
+	if (first_thread(l, rec, trace))
+		return -1;
+	/* Records of a thread's own trace do not say who runs instead. */
+	l->all = all && trace->cpu >= 0;
+	if (l->all && l->at.count && rec->side[at[0]].out) {
+		/* Whoever runs when the trace begins may have come by a switch that is recorded. */
+		l->thread = flow_thread_find(threads, rec->side[at[0]].pid, rec->side[at[0]].tid, trace->cpu);
+		return l->thread == UINT32_MAX ? -1 : 0;
+	}
+	return 0;
 }
 
 void flow_labels_free(struct flow_labels *l)
@@ -138,9 +149,10 @@ void flow_labels_free(struct flow_labels *l)
 }
 
 /* Tell who runs now. Return: whether that is news. */
-static bool tell(struct flow_labels *l, const struct ptw_flow *flow, struct ptw_flow *sw)
+static bool tell(struct flow_labels *l, int32_t pid, int32_t tid, bool preempted, uint64_t time, struct ptw_flow *sw)
 {
-	uint32_t thread = flow_thread_find(l->threads, l->runs.pid, l->runs.tid, flow->cpu);
+	const struct ptw_flow *flow = &l->at_flow;
+	uint32_t thread = flow_thread_find(l->threads, pid, tid, flow->cpu);
 
 	if (thread == UINT32_MAX) {
 		l->failed = true;
@@ -150,12 +162,53 @@ static bool tell(struct flow_labels *l, const struct ptw_flow *flow, struct ptw_
 		return false;
 	*sw = (struct ptw_flow){
 		.kind = PTW_FLOW_SWITCH,
-		.flags = (flow->flags & PTW_FLOW_TIMED) | (l->runs.preempted ? PTW_FLOW_PREEMPTED : 0),
+		.flags = (flow->flags & PTW_FLOW_TIMED) | (preempted ? PTW_FLOW_PREEMPTED : 0),
 		.cpu = flow->cpu, .trace = flow->trace, .thread = thread,
-		.time = flow->time, .insns = flow->insns, .value = l->thread,
+		.time = time, .insns = flow->insns, .value = l->thread,
 	};
+	l->time = time;
 	l->thread = thread;
 	return true;
+}
+
+/* When the switch of record @e was, which the trace does not show: between what it does show. */
+static uint64_t time_of(const struct flow_labels *l, const struct ptw_side_event *e)
+{
+	uint64_t time = e->time < l->time ? l->time : e->time;
+
+	return time < l->at_flow.time ? time : l->at_flow.time;
+}
+
+/* The next record that is to be told. All of them need not stay in memory. */
+static const struct ptw_side_event *pass(struct flow_labels *l)
+{
+	const struct ptw_side_event *e = &l->runs.side[l->runs.at[l->told++]];
+
+	if (l->all && !(l->told & 0xffff)) {
+		ptw_recording_side_drop(l->rec);
+		ptw_spool_drop(&l->at);
+	}
+	return e;
+}
+
+bool flow_labels_next(struct flow_labels *l, struct ptw_flow *sw)
+{
+	/* Of the last one the trace may know better. */
+	while (l->told + 1 < l->runs.next) {
+		const struct ptw_side_event *e = pass(l);
+
+		if (l->all && tell(l, e->other_pid, e->other_tid, e->preempted, time_of(l, e), sw))
+			return true;
+	}
+	if (!l->news)
+		return false;
+	l->news = false;
+	if (l->told < l->runs.next) {
+		uint64_t time = time_of(l, pass(l));
+
+		return tell(l, l->runs.pid, l->runs.tid, l->runs.preempted, l->all && l->by_time ? time : l->at_flow.time, sw);
+	}
+	return tell(l, l->runs.pid, l->runs.tid, l->runs.preempted, l->at_flow.time, sw);
 }
 
 static bool is_switch(const struct flow_labels *l, const struct ptw_flow *flow)
@@ -163,23 +216,44 @@ static bool is_switch(const struct flow_labels *l, const struct ptw_flow *flow)
 	return l->switch_to && flow->to == l->switch_to && (flow->kind == PTW_FLOW_CALL || flow->kind == PTW_FLOW_JUMP);
 }
 
-bool flow_labels_before(struct flow_labels *l, struct ptw_flow *flow, struct ptw_flow *sw)
+void flow_labels_before(struct flow_labels *l, const struct ptw_flow *flow)
 {
 	bool user = flow->to && !(flow->to & CODE_KERNEL_HALF);
-	bool changed = false;
 
 	if (flow->kind == PTW_FLOW_BEGIN)
 		l->runs.begun = true;
 	/* The call that switches is the old thread's, however late it comes. */
-	if (flow->flags & PTW_FLOW_TIMED && !is_switch(l, flow))
-		changed = flow_runs_until(&l->runs, flow->time, user) && tell(l, flow, sw);
-	flow->thread = l->thread;
-	return changed;
+	if (!(flow->flags & PTW_FLOW_TIMED) || is_switch(l, flow) || !flow_runs_until(&l->runs, flow->time, user))
+		return;
+	l->at_flow = *flow;
+	l->news = l->by_time = true;
 }
 
-bool flow_labels_after(struct flow_labels *l, const struct ptw_flow *flow, struct ptw_flow *sw)
+void flow_labels_after(struct flow_labels *l, const struct ptw_flow *flow)
 {
-	if (!is_switch(l, flow))
+	if (flow->flags & PTW_FLOW_TIMED)
+		l->time = flow->time;
+	l->insns = flow->insns;
+	if (!is_switch(l, flow) || !flow_runs_switch(&l->runs, flow->flags & PTW_FLOW_TIMED, flow->time))
+		return;
+	l->at_flow = *flow;
+	l->news = true;
+	l->by_time = false;
+}
+
+bool flow_labels_trailing(struct flow_labels *l)
+{
+	const struct ptw_side_event *e;
+
+	if (!l->all || l->runs.next == l->runs.count)
 		return false;
-	return flow_runs_switch(&l->runs, flow->flags & PTW_FLOW_TIMED, flow->time) && tell(l, flow, sw);
+	e = &l->runs.side[l->runs.at[l->runs.next++]];
+	l->runs.pid = e->other_pid;
+	l->runs.tid = e->other_tid;
+	l->runs.preempted = e->preempted;
+	l->at_flow.flags = PTW_FLOW_TIMED;
+	l->at_flow.time = e->time > l->time ? e->time : l->time;
+	l->at_flow.insns = l->insns;
+	l->news = l->by_time = true;
+	return true;
 }

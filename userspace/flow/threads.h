@@ -22,24 +22,36 @@ void flow_threads_free(struct flow_threads *threads);
 /** struct flow_labels - follows one trace through the records of switches on its CPU */
 struct flow_labels {
 	struct flow_threads *threads;
+	const struct ptw_recording *rec;
 	struct ptw_spool at;		/* of @runs */
 	struct flow_runs runs;
 	uint32_t thread;		/* that runs now */
+	bool all;			/* tell of each switch, also of those that the trace shows nothing of */
+	bool by_time;			/* … of which only time tells */
+	bool news;			/* who runs may have changed since @thread */
+	size_t told;			/* so many of @runs' switches are told */
+	struct ptw_flow at_flow;	/* what comes before or behind the switches that are still to be told */
+	uint64_t time, insns;		/* of what was told last */
 	uint64_t switch_to;		/* address of the function that switches stacks; 0: unknown */
 	bool failed;			/* out of memory */
 };
 
+/** flow_labels_init() - @all: tell of each switch that is recorded, also of those that the trace shows nothing of */
 int flow_labels_init(struct flow_labels *labels, struct flow_threads *threads,
-		     const struct ptw_recording *rec, const struct ptw_recorded_trace *trace);
+		     const struct ptw_recording *rec, const struct ptw_recorded_trace *trace, bool all);
 
 /**
- * flow_labels_before() - whether a switch comes before @flow, which it then fills in *@sw
- * flow_labels_after() - whether one comes behind it
+ * flow_labels_before() - what comes before @flow
+ * flow_labels_after() - what comes behind it
+ * flow_labels_trailing() - the trace is at its end: the next switch that is recorded. Return: false: there is none.
  *
- * Both write @flow->thread.
+ * Behind each of them flow_labels_next() tells the switches, one by one, in *@sw, until it returns false; then @labels->thread
+ * is who executes @flow.
  */
-bool flow_labels_before(struct flow_labels *labels, struct ptw_flow *flow, struct ptw_flow *sw);
-bool flow_labels_after(struct flow_labels *labels, const struct ptw_flow *flow, struct ptw_flow *sw);
+void flow_labels_before(struct flow_labels *labels, const struct ptw_flow *flow);
+void flow_labels_after(struct flow_labels *labels, const struct ptw_flow *flow);
+bool flow_labels_trailing(struct flow_labels *labels);
+bool flow_labels_next(struct flow_labels *labels, struct ptw_flow *sw);
 void flow_labels_free(struct flow_labels *labels);
 
 #endif /* PTWATCH_FLOW_THREADS_H */

@@ -51,6 +51,9 @@ struct thread_state {
 	uint64_t stretch;	/* number among calls->stretch */
 	uint64_t story_stretch;
 	uint64_t inside;	/* so many frames of its stack are of what --around names */
+	bool arrived;		/* it was switched to, which is not told before something of it is seen */
+	struct ptw_story_event arrival;
+	int64_t arrival_depth;
 	struct thread_state *next;
 };
 
@@ -560,7 +563,7 @@ static struct line *add_line(struct ptw_calls *c, const struct ptw_story_event *
 	stretch->lines++;
 	if (depth < stretch->outermost)
 		stretch->outermost = depth;
-	if (event->has_time)
+	if (event->has_time && event->time > c->newest)
 		c->newest = event->time;
 	return line;
 }
@@ -684,10 +687,10 @@ static int64_t depth_of(const struct ptw_story_thread *thread)
 	return ptw_call_stack_depth(&thread->stack);
 }
 
-static int take_other(struct ptw_calls *c, const struct ptw_story_event *event)
+static int take_other(struct ptw_calls *c, const struct ptw_story_event *event, int64_t depth)
 {
 	enum line_kind kind = event->kind == PTW_STORY_GAP ? LINE_GAP : event->kind == PTW_STORY_IN ? LINE_SWITCH : LINE_MARKER;
-	struct line *line = add_line(c, event, kind, depth_of(event->thread) + (kind == LINE_MARKER));
+	struct line *line = add_line(c, event, kind, depth + (kind == LINE_MARKER));
 	char text[256];
 
 	if (!line)
@@ -742,6 +745,29 @@ static int tell_alarm(struct ptw_calls *c, struct ptw_story_thread *thread, cons
 	return c->options.beyond_alarm ? 0 : 1;
 }
 
+/* Where nobody recorded who ran, there is nothing to tell; nor of whoever ran without being traced. */
+static int note_arrival(struct ptw_calls *c, const struct ptw_story_event *event)
+{
+	struct thread_state *state = event->thread->info->tid < 0 ? NULL : state_of(c, event->thread);
+
+	if (!state)
+		return event->thread->info->tid < 0 ? 0 : -1;
+	state->arrived = true;
+	state->arrival = *event;
+	state->arrival_depth = depth_of(event->thread);
+	return 0;
+}
+
+static int take_arrival(struct ptw_calls *c, const struct ptw_story_event *event)
+{
+	struct thread_state *state = event->thread->user;
+
+	if (!state || !state->arrived)
+		return 0;
+	state->arrived = false;
+	return event->kind == PTW_STORY_OUT ? 0 : take_other(c, &state->arrival, state->arrival_depth);
+}
+
 int ptw_calls_take(struct ptw_calls *c, const struct ptw_story_event *event)
 {
 	int ret;
@@ -756,6 +782,9 @@ int ptw_calls_take(struct ptw_calls *c, const struct ptw_story_event *event)
 	c->last_story = event->thread;
 	if (c->options.tid >= 0 && event->thread->info->tid != c->options.tid)
 		return 0;
+	ret = event->kind == PTW_STORY_IN ? 0 : take_arrival(c, event);
+	if (ret)
+		return ret;
 	switch (event->kind) {
 	case PTW_STORY_ENTER:
 		return take_enter(c, event);
@@ -763,11 +792,10 @@ int ptw_calls_take(struct ptw_calls *c, const struct ptw_story_event *event)
 		take_leave(c, event);
 		return 0;
 	case PTW_STORY_IN:
-		/* Where nobody recorded who ran, there is nothing to tell. */
-		return event->thread->info->tid < 0 ? 0 : take_other(c, event);
+		return note_arrival(c, event);
 	case PTW_STORY_GAP:
 	case PTW_STORY_MARKER:
-		return take_other(c, event);
+		return take_other(c, event, depth_of(event->thread));
 	default:
 		return 0;
 	}

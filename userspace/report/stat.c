@@ -178,6 +178,20 @@ static void text_packets(const struct ptw_stat *s, struct ptw_out *out)
 	}
 }
 
+/* Switches are recorded of all that runs; of interest is what is traced, and what belongs to it. */
+static bool is_traced(const struct ptw_stat *s, const struct ptw_stat_thread *thread,
+		      const struct ptw_thread *(*get)(void *context, uint32_t index), void *context)
+{
+	int32_t pid = get(context, thread->index)->pid;
+
+	if (thread->insns || thread->gaps)
+		return true;
+	for (size_t i = 0; pid > 0 && i < s->thread_count; i++)
+		if ((s->thread[i].insns || s->thread[i].gaps) && get(context, s->thread[i].index)->pid == pid)
+			return true;
+	return false;
+}
+
 static int most_first(const void *a, const void *b)
 {
 	const struct ptw_stat_thread *ta = a, *tb = b;
@@ -259,7 +273,7 @@ void ptw_stat_write(const struct ptw_stat *s, const struct ptw_thread *(*get)(vo
 	size_t count = 0, i;
 
 	for (i = 0; thread && i < s->thread_count; i++)
-		if (s->thread[i].seen)
+		if (s->thread[i].seen && is_traced(s, &s->thread[i], get, context))
 			thread[count++] = s->thread[i];
 	if (count)
 		qsort(thread, count, sizeof(*thread), most_first);
