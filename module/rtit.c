@@ -104,7 +104,8 @@ int ptw_rtit_start(const struct ptw_rtit_output *output, const struct ptw_rtit_c
 	wrmsrq(MSR_IA32_RTIT_OUTPUT_MASK, output->mask_ptrs);
 	/*
 	 * Everything was validated; _safe all the same, because a hypervisor may refuse what CPUID
-	 * promised.
+	 * promised. ToPA also where there is one region: the single-range scheme is broken above
+	 * 4 KiB on some CPUs (TGL052, ADL037, RPL017).
 	 */
 	return wrmsrq_safe(MSR_IA32_RTIT_CTL, config->ctl | RTIT_CTL_TOPA | RTIT_CTL_TRACEEN) ?
 		       -EIO : 0;

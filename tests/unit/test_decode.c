@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "decode/image.h"
+#include "decode/ipt.h"
 #include "decode/packets.h"
 #include "flow/stream.h"
 
@@ -313,6 +314,42 @@ static void unreadable_code(void **state)
 	ptw_image_free(&rec.image);
 }
 
+/*
+ * Errata of the CPU that wrote the trace, also where libipt is older than that CPU: as docs/errata.md has them, and as libipt 2.2
+ * has them by itself.
+ */
+static void errata(void **state)
+{
+	static const struct {
+		uint16_t family, model;
+		const char *errata;
+	} cpus[] = {
+		{ 6, 0x3d, "bdm70 bdm64 " }, { 6, 0x5e, "bdm70 skd007 skd022 skd010 skl014 skl168 " },
+		{ 6, 0x5c, "apl12 apl11 " }, { 6, 0x8c, "bdm70 skd022 skl014 " }, { 6, 0x8f, "bdm70 skd022 skz84 " },
+		{ 6, 0xb7, "bdm70 skd022 apl11 " }, { 6, 0xba, "bdm70 skd022 apl11 " }, { 6, 0xaa, "bdm70 skd022 apl11 " },
+		{ 6, 0xac, "bdm70 skd022 apl11 " }, { 6, 0xb5, "bdm70 skd022 apl11 " }, { 6, 0xbd, "bdm70 skd022 apl11 " },
+		{ 6, 0xc5, "bdm70 skd022 apl11 " }, { 6, 0xc6, "bdm70 skd022 apl11 " }, { 6, 0xcc, "bdm70 skd022 apl11 " },
+		{ 6, 0xd5, "bdm70 skd022 apl11 " }, { 6, 0xad, "bdm70 skd022 skz84 " }, { 6, 0xae, "bdm70 skd022 skz84 " },
+		{ 6, 0xcf, "bdm70 skd022 skz84 " }, { 6, 0xaf, "apl11 " }, { 6, 0xb6, "apl11 " }, { 6, 0xdd, "apl11 " },
+		{ 6, 0xfe, "" }, { 0, 0, "" }, { 15, 0xb7, "" },
+	};
+
+	for (size_t i = 0; i < sizeof(cpus) / sizeof(cpus[0]); i++) {
+		struct ptw_pt_params p = { .family = cpus[i].family, .model = cpus[i].model, .stepping = 1 };
+		struct pt_config c;
+		struct ptw_error err;
+		char text[128];
+
+		assert_int_equal(ipt_config(&c, &p, (const uint8_t *)"", 0, &err), 0);
+		snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s%s", c.errata.bdm70 ? "bdm70 " : "", c.errata.bdm64 ? "bdm64 " : "",
+			 c.errata.skd007 ? "skd007 " : "", c.errata.skd022 ? "skd022 " : "", c.errata.skd010 ? "skd010 " : "",
+			 /* libipt 2.0 believes that Sapphire Rapids has it, too. */
+			 c.errata.skl014 && p.model != 0x8f ? "skl014 " : "", c.errata.apl12 ? "apl12 " : "",
+			 c.errata.apl11 ? "apl11 " : "", c.errata.skl168 ? "skl168 " : "", c.errata.skz84 ? "skz84 " : "");
+		assert_string_equal(text, cpus[i].errata);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +363,7 @@ int main(void)
 		cmocka_unit_test(stream_of_instructions),
 		cmocka_unit_test(stream_goes_on_after_damage),
 		cmocka_unit_test(unreadable_code),
+		cmocka_unit_test(errata),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

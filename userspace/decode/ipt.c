@@ -20,6 +20,26 @@ static void config_filters(struct pt_config *config, const struct ptw_pt_params 
 	}
 }
 
+/* CPUs that libipt 2.0 does not know: what 2.2 says of them. */
+static void newer_errata(struct pt_errata *errata, const struct ptw_pt_params *params)
+{
+	if (params->family != 6)
+		return;
+	switch (params->model) {
+	case 0xaa: case 0xac: case 0xb5:			/* Meteor Lake */
+	case 0xb7: case 0xba: case 0xbf:			/* Raptor Lake */
+	case 0xbd: case 0xc5: case 0xc6: case 0xcc: case 0xd5:	/* Lunar, Arrow, Panther, Wildcat Lake */
+		errata->bdm70 = errata->skd022 = errata->apl11 = 1;
+		break;
+	case 0xad: case 0xae: case 0xcf:			/* Granite, Emerald Rapids */
+		errata->bdm70 = errata->skd022 = errata->skz84 = 1;
+		break;
+	case 0xaf: case 0xb6: case 0xdd:			/* Sierra Forest, Grand Ridge, Clearwater Forest */
+		errata->apl11 = 1;
+		break;
+	}
+}
+
 int ipt_config(struct pt_config *config, const struct ptw_pt_params *params, const uint8_t *data, size_t size,
 	       struct ptw_error *err)
 {
@@ -43,8 +63,10 @@ int ipt_config(struct pt_config *config, const struct ptw_pt_params *params, con
 		.stepping = params->stepping,
 	};
 	status = pt_cpu_errata(&config->errata, &config->cpu);
-	/* A CPU newer than the library has no errata that the library knows. */
-	if (status < 0 && status != -pte_bad_cpu)
+	/* A CPU newer than the library, and than us, has no errata that anyone knows. */
+	if (status == -pte_bad_cpu)
+		newer_errata(&config->errata, params);
+	else if (status < 0)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "libipt: errata of CPU %d/%d/%d: %s",
 				     params->family, params->model, params->stepping,
 				     pt_errstr(pt_errcode(status)));

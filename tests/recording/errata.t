@@ -1,0 +1,63 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Recordings of CPUs with errata, as the emulator imitates them, decode as what was executed: libipt is told the CPU and the
+# filter, and what is not plain is left to it. Told another CPU, they do not.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../lib/tap.sh
+. "$(dirname "$0")/../lib/tap.sh"
+needs_guest
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+scratch=$(mktemp -d)
+tap_cleanup rm -rf "$scratch"
+
+cat >"$scratch/guest.sh" <<'END'
+#!/bin/bash
+# Runs in the guest.
+cp /put/pingpong /mnt/pingpong
+cd /out || exit
+record() {
+	local name=$1; shift
+	taskset -c 0 ptwatch record -o "$name" "$@" 2>"$name.said" || exit
+}
+# ksys_read() leaves the filter by direct calls (SKL014).
+record kernel -k -C 1 --filter ksys_read -- /mnt/pingpong 1
+record user -u -C 1 --cyc -- /mnt/pingpong 1
+END
+chmod 755 "$scratch/guest.sh"
+
+work=$scratch rc=0
+mkdir -p "$work/out" "$work/truth"
+cc -O1 -static -o "$work/out/pingpong" "$here/pingpong.c" || fail_all 'cannot build tests/recording/pingpong.c'
+"$top/tests/vm/run" --cpu skylake-client --timeout 900 --emulator errata=skl014+skl168 --put "$work/out/pingpong" \
+	--put "$scratch/guest.sh" --out "$work/out" --truth "$work/truth" -- /put/guest.sh >"$work/run.log" 2>&1 || rc=$?
+is "$rc" 0 'recorded'
+((rc == 0)) || diag "$(tail -n 15 "$work/run.log" "$work/out"/*.said)"
+# shellcheck source-path=SCRIPTDIR source=decode.sh
+. "$here/decode.sh"
+
+# decode RECORDING…: to $work/ips; what was wrong to $errors
+decode() {
+	local recording
+	: >"$work/ips"
+	: >"$work/errors"
+	for recording; do
+		in_mount "$top/build/ptwatch" insns -i "$recording" -C 1 --all --format ip >>"$work/ips" 2>>"$work/errors" || true
+	done
+	errors=$(head -n 3 "$work/errors")
+}
+
+decode kernel user
+is "$errors" '' 'SKL014, SKL168: no error'
+is "$(python3 "$top/tests/lib/same_instructions.py" "$work/truth/cpu1.ips" "$work/ips")" equal \
+	"$(wc -l <"$work/ips") instructions are what was executed"
+
+# The same bytes, of a CPU that is not known to have errata: what follows a branch out of the filter is taken for executed.
+sed -i 's/GenuineIntel,6,94,/GenuineIntel,6,10,/' "$work/out"/{kernel,user}/data
+decode kernel user
+like "$(python3 "$top/tests/lib/same_instructions.py" "$work/truth/cpu1.ips" "$work/ips")" '^instruction [0-9]+: executed' \
+	'not without knowing the CPU'
+if [[ -n ${PTWATCH_KEEP_LOGS:-} ]]; then cp -r "$scratch" "$PTWATCH_KEEP_LOGS/errata"; fi
+done_testing
