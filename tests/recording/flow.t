@@ -156,6 +156,19 @@ is "$(wc -l <"$tmp/out")" 121 'as many'
 refuses 2 '--to comes before --from' insns "${args[@]}" --from 2 --to 1
 refuses 1 'no_such: no such symbol' insns "${args[@]}" --symbol no_such
 
+# Code of a file without symbols: the addresses are as before, and the file is told.
+dd if="$samples/skylake-hello/hello" of="$tmp/text.bin" bs=4096 skip=1 status=none
+bare=("${args[@]:0:${#args[@]}-1}" "$tmp/text.bin,0,86fb1,401000")
+run insns "${bare[@]}" --no-time
+like "$(head -n 1 "$tmp/out")" '^--- enabled at 0x00000000004016a0 \[text.bin\]$' 'insns of code without symbols'
+run insns "${bare[@]}" --tail 1 --json
+is "$(python3 -c 'import json, sys
+first, *_, last = [json.loads(line) for line in sys.stdin]
+print(first["type"], first["ip"], first.get("symbol"), first.get("symbol_module"))' <"$tmp/out")" \
+	"insn 0x$(zcat "$samples/skylake-hello/expected-ips.txt.gz" | tail -n 1) None text.bin" 'and as JSON'
+run flame "${bare[@]}"
+like "$(head -n 1 "$tmp/out")" '^trace;0x4016a0 \[text.bin\] [0-9]+$' 'and in stacks'
+
 run markers "${args[@]}" --count
 is "$(cat "$tmp/out")" 0 'no markers in it'
 

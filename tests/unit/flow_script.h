@@ -16,6 +16,7 @@
 #include "report/story.h"
 
 #define FLOW_THREADS	8
+#define FLOW_UNNAMED	0x7f0000000000ULL	/* from there on is code of libx.so, which has no symbols */
 
 static const char *const flow_names[] = {
 	"", "main", "serve", "prefill", "decode", "recompute", "matmul", "schedule", "asm_sysvec_timer", "handle_softirqs",
@@ -50,6 +51,7 @@ static inline bool flow_place(void *source, const struct ptw_flow *flow, uint64_
 {
 	size_t i = addr / 0x1000;
 
+	*place = (struct ptw_place){ .object = addr >= FLOW_UNNAMED ? "libx.so" : NULL };
 	if (i < 1 || i >= FLOW_NAMES)
 		return false;
 	flow_symbol[i] = (struct ptw_symbol){ .addr = i * 0x1000, .size = 0x1000, .name = flow_names[i], .type = 't' };

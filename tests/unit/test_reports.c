@@ -275,6 +275,34 @@ static void flame_folded(void **state)
 		  "t1-101;main 1500\nt1-101;main;memcpy 500\n");
 }
 
+/* Code of a file without symbols is an address and the file. */
+static void play_unnamed(int (*on_event)(void *context, const struct ptw_story_event *event), void *context)
+{
+	flow_begin(on_event, context);
+	flow_in(1000, "main");
+	flow_take(PTW_FLOW_CALL, 2000, 0x1020, FLOW_UNNAMED + 0x40, 0x1025);
+	flow_take(PTW_FLOW_CALL, 3000, FLOW_UNNAMED + 0x50, 0x2000, FLOW_UNNAMED + 0x55);
+	flow_take(PTW_FLOW_RETURN, 4000, 0x2010, FLOW_UNNAMED + 0x55, 0);
+	flow_take(PTW_FLOW_MARKER, 4000, FLOW_UNNAMED + 0x60, 0, 1);
+	flow_take(PTW_FLOW_RETURN, 5000, FLOW_UNNAMED + 0x70, 0x1025, 0);
+}
+
+static void calls_unnamed(enum ptw_format format, const char *expected)
+{
+	struct ptw_calls_options options = { .tid = -1, .no_time = true, .format = format };
+	struct ptw_calls_found found = { 0 };
+	struct ptw_calls *calls;
+
+	open_out();
+	calls = ptw_calls_new(&options, &out);
+	assert_non_null(calls);
+	play_unnamed(on_calls, calls);
+	assert_int_equal(ptw_calls_end(calls, &found), 0);
+	ptw_calls_free(calls);
+	ptw_story_free(flow_story);
+	close_out(expected);
+}
+
 static int on_timeline(void *context, const struct ptw_story_event *event)
 {
 	return ptw_timeline_take(context, event);
@@ -330,6 +358,61 @@ static void markers_fields(void **state)
 	close_out("{\"type\":\"marker\",\"time_ns\":2500,\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"value\":\"0xa000000000000007\","
 		  "\"name\":\"start\",\"fields\":{\"type\":\"0xa0\",\"cpu\":\"0x0\",\"id\":\"0x7\"},\"ip\":\"0x0000000000002030\","
 		  "\"symbol\":\"serve+0x30\"}\n");
+}
+
+static void unnamed_code(void **state)
+{
+	struct ptw_marker_format format = { .count = 0 };
+	struct ptw_timeline_options timeline_options = { .tid = -1, .format = &format };
+	struct ptw_markers markers = { .format = &format, .out = &out };
+	struct ptw_flame *flame = ptw_flame_new(false, -1);
+	struct ptw_timeline *timeline;
+	struct ptw_error err;
+
+	calls_unnamed(PTW_FORMAT_TEXT,
+		      "  0  --- thread 100 (t0) runs\n"
+		      "  0  --- begins in main+0x10\n"
+		      "  0    0x00007f0000000040 [libx.so] <- main+0x20\n"
+		      "  0      serve+0x0 <- 0x00007f0000000050 [libx.so]\n"
+		      "  0      *** marker 0x1 at 0x00007f0000000060 [libx.so]\n");
+	calls_unnamed(PTW_FORMAT_JSON,
+		      "{\"type\":\"switch\",\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"time_ns\":1000,\"depth\":0}\n"
+		      "{\"type\":\"begin\",\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"time_ns\":1000,\"depth\":0,"
+		      "\"ip\":\"0x0000000000001010\",\"symbol\":\"main+0x10\"}\n"
+		      "{\"type\":\"call\",\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"time_ns\":2000,\"duration_ns\":3000,"
+		      "\"self_ns\":2000,\"depth\":1,\"ip\":\"0x00007f0000000040\",\"module\":\"libx.so\","
+		      "\"from\":\"0x0000000000001020\",\"caller\":\"main+0x20\"}\n"
+		      "{\"type\":\"call\",\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"time_ns\":3000,\"duration_ns\":1000,"
+		      "\"self_ns\":1000,\"depth\":2,\"ip\":\"0x0000000000002000\",\"symbol\":\"serve+0x0\","
+		      "\"from\":\"0x00007f0000000050\",\"caller_module\":\"libx.so\"}\n"
+		      "{\"type\":\"marker\",\"cpu\":0,\"pid\":100,\"tid\":100,\"comm\":\"t0\",\"time_ns\":4000,\"depth\":2,"
+		      "\"ip\":\"0x00007f0000000060\",\"module\":\"libx.so\",\"value\":\"0x0000000000000001\"}\n");
+	open_out();
+	play_unnamed(on_flame, flame);
+	flow_end();
+	ptw_flame_write_folded(flame, &out);
+	ptw_flame_free(flame);
+	close_out("t0-100;main 1000\nt0-100;main;0x7f0000000040 [libx.so] 2000\nt0-100;main;0x7f0000000040 [libx.so];serve 1000\n");
+
+	assert_int_equal(ptw_marker_format_parse(&format, "type:64", &err), 0);
+	open_out();
+	timeline = ptw_timeline_new(&timeline_options, &out);
+	play_unnamed(on_timeline, timeline);
+	flow_end();
+	ptw_timeline_end(timeline);
+	ptw_timeline_free(timeline);
+	assert_int_equal(ptw_out_flush(&out), 0);
+	fclose(file);
+	assert_non_null(strstr(text, "\"ts\":2.000,\"name\":\"0x7f0000000040 [libx.so]\",\"cat\":\"call\"}"));
+	free(text);
+
+	open_out();
+	play_unnamed(on_marker, &markers);
+	flow_end();
+	assert_int_equal(ptw_out_flush(&out), 0);
+	fclose(file);
+	assert_non_null(strstr(text, "  0x00007f0000000060 [libx.so]\n"));
+	free(text);
 }
 
 static const struct ptw_thread *nameless(void *context, uint32_t index)
@@ -397,7 +480,7 @@ int main(void)
 		cmocka_unit_test(calls_of_a_thread),	 cmocka_unit_test(calls_around),
 		cmocka_unit_test(calls_around_depth), cmocka_unit_test(calls_tail_of_some), cmocka_unit_test(calls_around_after_many),
 		cmocka_unit_test(calls_narrow), cmocka_unit_test(calls_depth_and_json), cmocka_unit_test(flame_folded), cmocka_unit_test(timeline_of_a_thread),
-		cmocka_unit_test(markers_fields), cmocka_unit_test(no_name),
+		cmocka_unit_test(markers_fields), cmocka_unit_test(no_name), cmocka_unit_test(unnamed_code),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -156,7 +156,7 @@ const struct ptw_thread *ptw_stream_thread(const struct ptw_stream *stream, uint
 
 /**
  * ptw_stream_place() - the symbol at @addr, as the thread of @flow had it mapped at the time of @flow
- * Return: false: there is none.
+ * Return: false: there is none; @place may still tell the file.
  */
 bool ptw_stream_place(struct ptw_stream *stream, const struct ptw_flow *flow, uint64_t addr,
 		      struct ptw_place *place);

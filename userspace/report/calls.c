@@ -210,7 +210,7 @@ static int format_place(char *buf, size_t size, const struct ptw_place *place, u
 	if (!addr)
 		return snprintf(buf, size, "?");
 	if (!place->symbol)
-		return snprintf(buf, size, "0x%016" PRIx64, addr);
+		return ptw_place_text(place, addr, buf, size);
 	format_name(name, sizeof(name), place->symbol->name, width);
 	return snprintf(buf, size, place->object ? "%s+0x%" PRIx64 " [%s]" : "%s+0x%" PRIx64, name, addr - place->start,
 			place->object);
@@ -370,18 +370,23 @@ static const char *kind_name(int kind)
 	return names[kind];
 }
 
-static void json_place(struct ptw_out *out, const char *key, const char *symbol_key, const struct ptw_place *place, uint64_t addr)
+static void json_place(struct ptw_out *out, const char *key, const char *symbol_key, const char *module_key,
+		       const struct ptw_place *place, uint64_t addr)
 {
 	char name[400];
 
 	if (!addr)
 		return;
 	ptw_out_printf(out, ",\"%s\":\"0x%016" PRIx64 "\"", key, addr);
-	if (!place->symbol)
-		return;
-	format_place(name, sizeof(name), place, addr, 0);
-	ptw_out_printf(out, ",\"%s\":", symbol_key);
-	ptw_out_json_string(out, name);
+	if (place->symbol) {
+		format_place(name, sizeof(name), place, addr, 0);
+		ptw_out_printf(out, ",\"%s\":", symbol_key);
+		ptw_out_json_string(out, name);
+	}
+	if (place->object) {
+		ptw_out_printf(out, ",\"%s\":", module_key);
+		ptw_out_json_string(out, place->object);
+	}
 }
 
 static void json_line(struct ptw_calls *c, const struct line *line, int64_t depth)
@@ -400,8 +405,8 @@ static void json_line(struct ptw_calls *c, const struct line *line, int64_t dept
 	if (line->returned && !c->options.ticks)
 		ptw_out_printf(out, ",\"duration_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64, line->total, line->self);
 	ptw_out_printf(out, ",\"depth\":%" PRId64, depth);
-	json_place(out, "ip", "symbol", &line->place, line->ip);
-	json_place(out, "from", "caller", &line->from_place, line->from);
+	json_place(out, "ip", "symbol", "module", &line->place, line->ip);
+	json_place(out, "from", "caller", "caller_module", &line->from_place, line->from);
 	if (line->kind == LINE_MARKER)
 		ptw_out_printf(out, ",\"value\":\"0x%016" PRIx64 "\"", line->value);
 	if (line->kind == LINE_ALARM)
@@ -570,8 +575,9 @@ static struct line *add_line(struct ptw_calls *c, const struct ptw_story_event *
 
 static void place_at(const struct ptw_story_event *event, uint64_t addr, struct ptw_place *place)
 {
-	if (!addr || !ptw_story_place(event->thread, addr, place))
-		*place = (struct ptw_place){ 0 };
+	*place = (struct ptw_place){ 0 };
+	if (addr)
+		ptw_story_place(event->thread, addr, place);
 }
 
 static const uint8_t frame_kinds[] = {

@@ -615,8 +615,7 @@ static void format_symbol(const struct row *row, char *buf, size_t size)
 {
 	buf[0] = '\0';
 	if (row->place.symbol)
-		snprintf(buf, size, row->place.object ? "%s+0x%" PRIx64 " [%s]" : "%s+0x%" PRIx64, row->place.symbol->name,
-			 row->ip - row->place.start, row->place.object);
+		ptw_place_text(&row->place, row->ip, buf, size);
 }
 
 static void text_row(const struct row *row, uint64_t start, struct ptw_out *out)

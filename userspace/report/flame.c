@@ -112,7 +112,7 @@ static int take_enter(struct ptw_flame *f, const struct ptw_story_event *event)
 	struct ptw_story_thread *thread = event->thread;
 	struct ptw_frame *frame = event->frame;
 	uint32_t parent, node;
-	char buf[32];
+	char buf[PTW_FRAME_NAME];
 
 	if (thread->frame_count > 1 && frame[-1].user)
 		parent = (uint32_t)(uintptr_t)frame[-1].user;

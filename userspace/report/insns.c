@@ -10,6 +10,7 @@
 #include "report/gap.h"
 #include "report/ring.h"
 #include "report/source_line.h"
+#include "report/story.h"
 
 #define SYMBOL_COLUMN	36
 #define DISASM_COLUMN	44
@@ -59,17 +60,37 @@ static unsigned int code_bits(const struct report *r, const struct entry *e)
 
 /* ---- places ---- */
 
-/* "sym+0x1d [module]", or the address as 0x…; "" where there is no symbol and @bare */
-static char *symbol_text(struct report *r, const struct entry *e, uint64_t addr, bool bare, char *buf, size_t size)
+/* "sym+0x1d [module]", or the address as "0x… [module]" */
+static char *place_text(struct report *r, const struct entry *e, uint64_t addr, char *buf, size_t size)
+{
+	struct ptw_place place;
+
+	ptw_stream_place(r->stream, &e->flow, addr, &place);
+	ptw_place_text(&place, addr, buf, size);
+	return buf;
+}
+
+/* The same beside the address: without a symbol "[module]" */
+static char *symbol_text(struct report *r, const struct entry *e, uint64_t addr, char *buf, size_t size)
 {
 	struct ptw_place place;
 
 	buf[0] = '\0';
 	if (ptw_stream_place(r->stream, &e->flow, addr, &place))
-		snprintf(buf, size, "%s+0x%" PRIx64 "%s%s%s", place.symbol->name, addr - place.start,
-			 place.object ? " [" : "", place.object ? place.object : "", place.object ? "]" : "");
-	else if (!bare)
-		snprintf(buf, size, "0x%016" PRIx64, addr);
+		ptw_place_text(&place, addr, buf, size);
+	else if (place.object)
+		snprintf(buf, size, "[%s]", place.object);
+	return buf;
+}
+
+/* What a branch goes to; where that has no symbol, it is said best by the address in the instruction. */
+static const char *target_text(struct report *r, const struct entry *e, uint64_t addr, char *buf, size_t size)
+{
+	struct ptw_place place;
+
+	if (!ptw_stream_place(r->stream, &e->flow, addr, &place))
+		return NULL;
+	ptw_place_text(&place, addr, buf, size);
 	return buf;
 }
 
@@ -123,7 +144,7 @@ static void text_insn(struct report *r, const struct entry *e)
 	if (r->options->disasm)
 		ptw_disasm_format(r->options->disasm, e->ip, e->raw, e->size, code_bits(r, e), disasm, sizeof(disasm),
 				  &target);
-	if (target && *symbol_text(r, e, target, true, symbol, sizeof(symbol)))
+	if (target && target_text(r, e, target, symbol, sizeof(symbol)))
 		snprintf(text, sizeof(text), "%s  # %s", disasm, symbol);
 	else
 		snprintf(text, sizeof(text), "%s", disasm);
@@ -131,7 +152,7 @@ static void text_insn(struct report *r, const struct entry *e)
 	ptw_out_printf(r->out, "%016" PRIx64 "  ", e->ip);
 	if (r->options->symbols) {
 		ptw_out_colour(r->out, PTW_CYAN);
-		ptw_out_printf(r->out, "%-*s  ", SYMBOL_COLUMN, symbol_text(r, e, e->ip, true, symbol, sizeof(symbol)));
+		ptw_out_printf(r->out, "%-*s  ", SYMBOL_COLUMN, symbol_text(r, e, e->ip, symbol, sizeof(symbol)));
 		ptw_out_colour(r->out, PTW_PLAIN);
 	}
 	if (source_text(r, e, symbol, sizeof(symbol)))
@@ -168,7 +189,7 @@ static void text_event(struct report *r, const struct entry *e)
 	ptw_out_colour(r->out, PTW_YELLOW);
 	ptw_out_printf(r->out, "--- %s", ptw_event_name(e->flow.event));
 	if (event_has_from(e))
-		ptw_out_printf(r->out, " at %s", symbol_text(r, e, e->flow.from, false, from, sizeof(from)));
+		ptw_out_printf(r->out, " at %s", place_text(r, e, e->flow.from, from, sizeof(from)));
 	if (e->flow.event == PTW_EVENT_EXEC_MODE)
 		ptw_out_printf(r->out, " %" PRIu64 "-bit", e->flow.value);
 	else if (e->flow.event == PTW_EVENT_INTERRUPT)
@@ -177,7 +198,7 @@ static void text_event(struct report *r, const struct entry *e)
 		ptw_out_printf(r->out, " 0x%" PRIx64, e->flow.value);
 	if (e->flow.to)
 		ptw_out_printf(r->out, " %s %s", event_leads_to(e) ? "→" : "at",
-			       symbol_text(r, e, e->flow.to, false, to, sizeof(to)));
+			       place_text(r, e, e->flow.to, to, sizeof(to)));
 	ptw_out_colour(r->out, PTW_PLAIN);
 	ptw_out_text(r->out, "\n");
 }
@@ -199,11 +220,11 @@ static void json_symbol(struct report *r, const struct entry *e, const char *key
 {
 	struct ptw_place place;
 
-	if (!ptw_stream_place(r->stream, &e->flow, addr, &place))
-		return;
-	ptw_out_printf(r->out, ",\"%s\":", key);
-	ptw_out_json_string(r->out, place.symbol->name);
-	ptw_out_printf(r->out, ",\"%s_offset\":%" PRIu64, key, addr - place.start);
+	if (ptw_stream_place(r->stream, &e->flow, addr, &place)) {
+		ptw_out_printf(r->out, ",\"%s\":", key);
+		ptw_out_json_string(r->out, place.symbol->name);
+		ptw_out_printf(r->out, ",\"%s_offset\":%" PRIu64, key, addr - place.start);
+	}
 	if (place.object) {
 		ptw_out_printf(r->out, ",\"%s_module\":", key);
 		ptw_out_json_string(r->out, place.object);

@@ -188,7 +188,7 @@ static uint64_t id_of(const struct ptw_latency *l, const struct ptw_story_event 
 static int add_log(struct ptw_latency *l, struct latency_thread *thread, const struct ptw_story_event *event)
 {
 	struct ptw_path_event *entry;
-	char buf[32];
+	char buf[PTW_FRAME_NAME];
 
 	if (event->kind == PTW_STORY_POINT)
 		return 0;
@@ -485,7 +485,7 @@ static int count_load(struct ptw_latency *l, struct latency_thread *thread, cons
 {
 	const struct ptw_frame *frame = event->frame;
 	uint32_t name;
-	char buf[32];
+	char buf[PTW_FRAME_NAME];
 
 	thread->last = event->time;
 	thread->off_cpu = event->thread->off_cpu;

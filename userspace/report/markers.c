@@ -9,15 +9,14 @@
 
 static void format_place(const struct ptw_story_event *event, char *buf, size_t size)
 {
-	struct ptw_place place;
+	struct ptw_place place = { 0 };
 
-	if (!event->ip)
+	if (!event->ip) {
 		snprintf(buf, size, "?");
-	else if (!ptw_story_place(event->thread, event->ip, &place))
-		snprintf(buf, size, "0x%016" PRIx64, event->ip);
-	else
-		snprintf(buf, size, place.object ? "%s+0x%" PRIx64 " [%s]" : "%s+0x%" PRIx64, place.symbol->name,
-			 event->ip - place.start, place.object);
+		return;
+	}
+	ptw_story_place(event->thread, event->ip, &place);
+	ptw_place_text(&place, event->ip, buf, size);
 }
 
 static void text_marker(const struct ptw_markers *m, const struct ptw_story_event *event)

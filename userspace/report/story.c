@@ -47,11 +47,22 @@ struct ptw_story_thread *ptw_story_thread(const struct ptw_story *story, uint32_
 	return index < story->thread_count ? story->thread[index] : NULL;
 }
 
+int ptw_place_text(const struct ptw_place *place, uint64_t addr, char *buf, size_t size)
+{
+	const char *open = place->object ? " [" : "", *object = place->object ? place->object : "", *close = place->object ? "]" : "";
+
+	if (!place->symbol)
+		return snprintf(buf, size, "0x%016" PRIx64 "%s%s%s", addr, open, object, close);
+	return snprintf(buf, size, "%s+0x%" PRIx64 "%s%s%s", place->symbol->name, addr - place->start, open, object, close);
+}
+
 const char *ptw_frame_name(const struct ptw_frame *frame, char *buf, size_t size)
 {
 	if (frame->place.symbol)
 		return frame->place.symbol->name;
-	if (frame->ip)
+	if (frame->ip && frame->place.object)
+		snprintf(buf, size, "0x%" PRIx64 " [%s]", frame->ip, frame->place.object);
+	else if (frame->ip)
 		snprintf(buf, size, "0x%" PRIx64, frame->ip);
 	else if (frame->kind == PTW_FRAME_SYSCALL)
 		snprintf(buf, size, "[system call]");
@@ -181,8 +192,9 @@ static uint64_t enter(struct ptw_story_thread *thread, const struct ptw_step *st
 		.entered = story->now,
 		.off_at_entry = thread->off_cpu,
 	};
-	if (!step->ip || !story->config.place || !story->config.place(story->config.source, story->flow, step->ip, &frame->place))
-		frame->place = (struct ptw_place){ 0 };
+	frame->place = (struct ptw_place){ 0 };
+	if (step->ip && story->config.place)
+		story->config.place(story->config.source, story->flow, step->ip, &frame->place);
 	frame->kind = frame_kind(step, &frame->place);
 	event.frame = frame;
 	tell(thread, &event);

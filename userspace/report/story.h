@@ -128,7 +128,15 @@ static inline struct ptw_frame *ptw_story_top(const struct ptw_story_thread *thr
 	return thread->frame_count ? &thread->frame[thread->frame_count - 1] : NULL;
 }
 
-/** ptw_frame_name() - the function's name for people: the symbol, or "[interrupt]", "0x…". Return: @buf or the symbol's name. */
+/** ptw_place_text() - "sym+0x1d [module]"; without a symbol "0x… [module]". Return: as snprintf(). */
+int ptw_place_text(const struct ptw_place *place, uint64_t addr, char *buf, size_t size);
+
+#define PTW_FRAME_NAME	96	/* bytes: room for what is no symbol */
+
+/**
+ * ptw_frame_name() - the function's name for people: the symbol, or "[interrupt]", "0x… [libx.so]"
+ * Return: @buf or the symbol's name.
+ */
 const char *ptw_frame_name(const struct ptw_frame *frame, char *buf, size_t size);
 
 #endif /* PTWATCH_REPORT_STORY_H */

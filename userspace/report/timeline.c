@@ -121,7 +121,7 @@ static void take_enter(struct ptw_timeline *t, struct track *track, const struct
 		[PTW_FRAME_TAIL_CALL] = "call", [PTW_FRAME_INTERRUPT] = "interrupt", [PTW_FRAME_EXCEPTION] = "exception",
 		[PTW_FRAME_SYSCALL] = "syscall",
 	};
-	char buf[32];
+	char buf[PTW_FRAME_NAME];
 
 	if (!is_shown(t, event))
 		return;
@@ -132,7 +132,7 @@ static void take_enter(struct ptw_timeline *t, struct track *track, const struct
 
 static void take_leave(struct ptw_timeline *t, struct track *track, const struct ptw_story_event *event)
 {
-	char buf[32];
+	char buf[PTW_FRAME_NAME];
 
 	if (!is_shown(t, event))
 		return;
