@@ -222,6 +222,7 @@ until_true held_by_perf "$perf"
 sleep 1
 refuses 1 "Intel PT is in use by perf, most likely perf \(pid $perf\); stop the perf session" \
 	ptwatch watch kv_cache_meta:8:w --freeze
+refuses 1 'Intel PT is in use by perf' ptwatch record -o held -- true
 run ptwatch info
 like "$stdout" "Held by +perf \(pid $perf\), on CPU 0" 'info: perf holds Intel PT'
 end_job "$perf"
@@ -238,6 +239,14 @@ refuses 1 "--ring $((most + 4096)) is larger than this machine gives; take at mo
 	ptwatch snapshot --ring $((most + 4096)) -C 0
 refuses 1 "CPU 77 is not online; online: $(</sys/devices/system/cpu/online)\$" ptwatch watch kv_cache_meta:8:w --freeze -C 77
 refuses 1 'nonexistent' ptwatch watch kv_cache_meta:8:w --freeze -o /nonexistent/dir/crime
+# Nothing is said of a command that did not run: neither held back before its exec, nor stopped behind it.
+refuses 1 'nonexistent' ptwatch record -C 0 -o /nonexistent/dir/crime -- true
+refuses 1 'nonexistent' ptwatch record -o /nonexistent/dir/crime -- true
+refuses 1 'no_such_function: no such symbol' ptwatch record --filter no_such_function -- true
+refuses 1 '--cgroup /tmp is no cgroup of version 2; it takes the directory of one' ptwatch record --cgroup /tmp -- true
+refuses 2 "'do_exit - ' has one end only" ptwatch record -a --filter 'do_exit - ' -- true
+refuses 2 '--start-at panic and --stop-at panic\+0x0 are both 0x[0-9a-f]+: what comes there cannot both start and stop' \
+	ptwatch record -a --start-at panic --stop-at panic+0x0
 
 run ptwatch watch kv_cache_meta:8:w --freeze -o crime
 is "$status" 0 'watch --freeze: status 0'
@@ -261,6 +270,7 @@ for signal in QUIT USR1; do
 	is "$? $(echo early*)" '1 early*' "SIG$signal before any hit: status 1, and no half recording is left"
 done
 mkdir small && mount -t tmpfs -o size=1m tmpfs small
+refuses 1 'No space left on device' ptwatch record -o small/crime -- true
 run ptwatch watch jiffies_64:8:w --freeze -o small/crime
 is "$status" 1 'a full disk: status 1'
 is "$(grep -c '^ptwatch watch: ' "$out/stderr")" 2 'a full disk: progress and one error'

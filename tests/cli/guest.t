@@ -25,5 +25,5 @@ in_guest() {
 	((rc == 0)) || diag "$(grep -E '^not ok' "$work/said"; tail -n 20 "$work/errors")"
 }
 
-in_guest 'with Intel PT' 124 guest.sh
+in_guest 'with Intel PT' 148 guest.sh
 in_guest 'without' 169 'guest.sh targets.sh' --no-pt

@@ -32,6 +32,16 @@ fails() {
 	is "$stdout$(wc -l <"$out/stderr")" 1 "in one line: ptwatch $3"
 }
 
+# fails_with STATUS REGEX ARGUMENT…: the same for arguments that are empty or have blanks
+fails_with() {
+	local expected=$1 regex=$2
+	shift 2
+	run "$@"
+	is "$status" "$expected" "status $expected: ptwatch ${*@Q}"
+	like "$stderr" "$regex" "says why: ptwatch ${*@Q}"
+	is "$stdout$(wc -l <"$out/stderr")" 1 "in one line: ptwatch ${*@Q}"
+}
+
 run --help
 is "$status" 0 'ptwatch --help'
 for verb in info watch watches unwatch record snapshot packets insns calls latency markers flame timeline stat evidence export; do
@@ -147,6 +157,7 @@ for verb in packets insns calls; do
 		run $verb -i "$out/$input"
 		is "$status" 1 "$verb -i $input: status 1"
 		like "$stderr" "^ptwatch $verb: .*$input" "$verb -i $input: names it"
+		[[ $input != absent ]] || like "$stderr" 'that .ptwatch record -o. or .ptwatch watch --freeze -o. wrote' "$verb -i $input: and what it takes"
 		is "$(wc -l <"$out/stderr")" 1 "$verb -i $input: in one line"
 	done
 done
@@ -198,6 +209,26 @@ fails 2 '--pid x is not the number of a process' 'record -p x'
 fails 2 '--cpu 3- is not a list of CPUs' 'record -C 3-'
 fails 2 '--ring 0 is not a size such as 65536, 512k or 4M' 'record -a --ring 0'
 fails 2 '--buffer many is not a size' 'record -a -m many'
+fails 2 '--buffer 16383 is too small: at least 16k for each CPU' 'record -a -m 16383'
+fails 2 '--ring 4095 is too small: at least 4k for each CPU' 'record -a --ring 4095'
+fails 2 '--ring 1 is too small: at least 4k for each CPU' 'snapshot --ring 1'
+fails 2 '--buffer 4095 is too small: at least 4k for each CPU' 'watch jiffies:8:w --freeze -m 4095'
+fails 2 '--ring and -m: take one' 'record -a --ring 1M -m 1M'
+fails 2 '--ring and -m: take one' 'record -a -m 1M --ring 1M'
+fails 2 '-m is for .ptwatch record., .*; how large the ring is, --ring SIZE tells' 'snapshot -m 1M'
+fails 2 '--start-at and --stop-at are both do_exit: what comes there cannot both start and stop' \
+	'record -a --start-at do_exit --stop-at do_exit'
+fails 2 '--for 1e3 is not a time' 'record -a --for 1e3'
+fails_with 2 "--cpu '' is not a list of CPUs" record -C ''
+fails_with 2 "--pid '' is not the number of a process" record -p ''
+fails_with 2 "--ring '' is not a size" record -a --ring ''
+fails_with 2 "--for '' is not a time" record -a --for ''
+fails_with 2 "--mtc '' is not a number from 0 to 15" record -a --mtc ''
+fails_with 2 "--filter needs a range: 'sym', 'sym1 - sym2', 0xA-0xB or 'binary!sym'" record -a --filter ''
+fails_with 2 '--stop-in needs a range' record -a --stop-in ' '
+fails_with 2 '--start-at needs a symbol' record -a --start-at ''
+fails_with 2 '--stop-at needs a symbol' record -a --start-at do_exit --stop-at ''
+fails_with 2 "--timeout '' is not a time" watch jiffies:8:w --timeout ''
 fails 2 '--for soon is not a time such as 10, 1.5s, 500ms or 2m' 'record -a --for soon'
 fails 2 '--mtc 16 is not a number from 0 to 15; .ptwatch info. lists those of this CPU' 'record -a --mtc 16'
 fails 2 '--psb x is not a number from 0 to 15' 'record -a --psb x'

@@ -118,7 +118,7 @@ static void chooses_bits(void **state)
 static void reads_numbers(void **state)
 {
 	static const char *const bad_size[] = { "", "-1", "4x", "4 M", "k", "99999999999999999999", "17179869184G", "4MM" };
-	static const char *const bad_time[] = { "", "-1", "x", "5 s", "0x5", "inf", "nan", "1e30", "5ss" };
+	static const char *const bad_time[] = { "", "-1", "x", "5 s", "0x5", "inf", "nan", "1e30", "1e3", "1e-3s", "5ss", "1.5.5" };
 	static const char *const bad_cpus[] = { "", "a", "1-", "3-1", "1,,2", "99999", "1,", "-1" };
 	uint64_t value;
 	uint8_t *map;

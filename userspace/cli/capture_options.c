@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#include <linux/magic.h>
 
 #include "cli/output.h"
 #include "cli/verb.h"
@@ -40,13 +43,16 @@ static int take_field(const char *verb, const char *name, const char *text, int 
 	uint64_t number;
 
 	if (ptw_parse_uint(text, 0, 15, &number))
-		return cli_usage(verb, "--%s %s is not a number from 0 to 15; `ptwatch info` lists those of this CPU", name, text);
+		return cli_usage(verb, "--%s %s is not a number from 0 to 15; `ptwatch info` lists those of this CPU", name, cli_shown(text));
 	*value = number;
 	return -1;
 }
 
 static int add_range(struct capture_options *options, const char *verb, uint32_t kind)
 {
+	if (!optarg[strspn(optarg, " ")])
+		return cli_usage(verb, "--%s needs a range: 'sym', 'sym1 - sym2', 0xA-0xB or 'binary!sym'",
+				 kind == PTWATCH_RANGE_FILTER ? "filter" : "stop-in");
 	if (options->ranges == TRACE_PLACES)
 		return cli_usage(verb, "more than %d ranges; CPUs have %d at most", TRACE_PLACES, PTWATCH_MAX_RANGES);
 	options->range_kind[options->ranges] = kind;
@@ -66,11 +72,11 @@ int capture_option(struct capture_options *options, const char *verb, int option
 		free(options->cpus);
 		options->cpus = NULL;
 		if (ptw_parse_cpus(optarg, &options->cpus, &options->cpus_size) < 0)
-			return cli_usage(verb, "--cpu %s is not a list of CPUs such as 0-3,8", optarg);
+			return cli_usage(verb, "--cpu %s is not a list of CPUs such as 0-3,8", cli_shown(optarg));
 		break;
 	case 'p':
 		if (ptw_parse_uint(optarg, 1, INT32_MAX, &number))
-			return cli_usage(verb, "--pid %s is not the number of a process", optarg);
+			return cli_usage(verb, "--pid %s is not the number of a process", cli_shown(optarg));
 		options->pid = number;
 		break;
 	case TRACE_CGROUP:
@@ -90,10 +96,13 @@ int capture_option(struct capture_options *options, const char *verb, int option
 	case TRACE_STOP_IN:
 		return add_range(options, verb, PTWATCH_RANGE_STOP);
 	case TRACE_START_AT:
-		options->start_at = optarg;
-		break;
 	case TRACE_STOP_AT:
-		options->stop_at = optarg;
+		if (!*optarg)
+			return cli_usage(verb, "--%s needs a symbol, or 'binary!sym'", option == TRACE_START_AT ? "start-at" : "stop-at");
+		if (option == TRACE_STOP_AT)
+			options->stop_at = optarg;
+		else
+			options->start_at = optarg;
 		break;
 	case TRACE_MTC:
 		options->clear &= ~PTWATCH_RTIT_CTL_MTCEN;
@@ -145,6 +154,9 @@ int capture_options_check(const struct capture_options *options, const char *ver
 		return cli_usage(verb, "--follow-fork is about one process: add -p PID, or a command without -a and -C");
 	if (options->stop_at && !options->start_at)
 		return cli_usage(verb, "--stop-at needs --start-at; --stop-in ends a trace for good");
+	if (options->stop_at && !strcmp(options->start_at, options->stop_at))
+		return cli_usage(verb, "--start-at and --stop-at are both %s: what comes there cannot both start and stop; take two places",
+				 options->stop_at);
 	if (options->clear & PTWATCH_RTIT_CTL_BRANCHEN && options->set & (PTWATCH_RTIT_CTL_DISTNT | PTWATCH_RTIT_CTL_EVENTEN))
 		return cli_usage(verb, "--no-tnt and --event-trace need branches: leave --no-branch out");
 	return -1;
@@ -267,6 +279,9 @@ static int find_range(struct trace_places *places, const char *spelling, struct 
 		second = trim(dash + (*dash == ' ' ? 3 : 1));
 		*dash = '\0';
 	}
+	if (!*trim(text) || (second && !*second))
+		return ptw_error_set(err, PTW_EXIT_USAGE, "'%s' has one end only; a range is 'sym', 'sym1 - sym2', 0xA-0xB or 'binary!sym'",
+				     spelling);
 	if (trace_place_find(places, trim(text), &from, err) || (second && trace_place_find(places, second, &to, err)))
 		return -1;
 	range->start = from.address;
@@ -368,11 +383,16 @@ int capture_options_request(const struct capture_options *options, const struct 
 	}
 	if (options->cgroup) {
 		request->target_kind = PTWATCH_TARGET_CGROUP;
+		struct statfs fs;
+
 		/* Open as long as the program runs. */
 		request->target = open(options->cgroup, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (request->target >= 0 && !fstatfs(request->target, &fs) && fs.f_type != CGROUP2_SUPER_MAGIC)
+			return ptw_error_set(err, PTW_EXIT_FAILED, "--cgroup %s is no cgroup of version 2; it takes the directory of one, e.g. /sys/fs/cgroup/system.slice",
+					     options->cgroup);
 		if (request->target < 0)
 			return ptw_error_set(err, PTW_EXIT_FAILED, "--cgroup %s: %s; it takes the directory of a cgroup, e.g. /sys/fs/cgroup/system.slice",
-					     options->cgroup, strerror(errno));
+					     cli_shown(options->cgroup), strerror(errno));
 	}
 	return 0;
 }

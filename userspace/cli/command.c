@@ -49,6 +49,8 @@ static void reap(struct cli_command *command)
 		return;
 	command->pid = 0;
 	command->ended = true;
+	if (command->unwanted)
+		return;
 	if (WIFSIGNALED(status))
 		cli_progress(command->verb, "%s was ended by signal %d (%s)", command->argv[0], WTERMSIG(status),
 			     strsignal(WTERMSIG(status)));
@@ -167,6 +169,7 @@ void cli_command_end(struct cli_command *command, bool end)
 	struct pollfd fd = { .fd = command->signals, .events = POLLIN };
 	uint64_t deadline = 0;
 
+	command->unwanted = command->go >= 0 || command->stopped;
 	/* Held back still: it goes by itself. */
 	if (command->go >= 0)
 		close(command->go);

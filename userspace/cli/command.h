@@ -19,6 +19,7 @@ struct cli_command {
 	bool ended;
 	bool stop_at_exec;	/* hold it at its first instruction rather than before it executes */
 	bool stopped;		/* it is */
+	bool unwanted;		/* it is ended before it ran: nobody wants to hear how */
 	int go;			/* pipe that holds it back; -1: none */
 	int failed;		/* pipe on which it tells why it can't run */
 	int signals;		/* signalfd; -1: none */

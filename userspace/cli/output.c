@@ -141,6 +141,11 @@ int cli_bad_option(const char *verb, int option, char **argv, const struct optio
 	return cli_usage(verb, "unknown option --%s", name);
 }
 
+const char *cli_shown(const char *text)
+{
+	return *text ? text : "''";
+}
+
 char *cli_times(uint64_t count, char buf[CLI_TIMES])
 {
 	if (count == 1)

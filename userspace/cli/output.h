@@ -36,6 +36,9 @@ const char *cli_near(const char *typed, const char *const *words);
  */
 int cli_bad_option(const char *verb, int option, char **argv, const struct option *options);
 
+/** cli_shown() - @text for a message: what is empty would not be seen there. Return: @text or "''". */
+const char *cli_shown(const char *text);
+
 #define CLI_TIMES	32
 
 /** cli_times() - "once", "17 times". Return: @buf. */

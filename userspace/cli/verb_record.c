@@ -23,6 +23,9 @@
 
 #define DEFAULT_RING (4ULL << 20)
 #define DEFAULT_STREAM (16ULL << 20)
+/* A page; of a stream each of the four regions that the module wants has one. */
+#define LEAST_RING 4096
+#define LEAST_STREAM (4 * 4096)
 #define NS_PER_SEC UINT64_C(1000000000)
 /* How often the rings are looked at when none of them asks for it. */
 #define ROUND_NS (NS_PER_SEC / 4)
@@ -32,8 +35,9 @@ struct record_options {
 	bool snapshot;			/* the verb */
 	const char *output;
 	bool ring;
-	uint64_t buffer;		/* 0: the default */
+	uint64_t buffer;		/* 0: the default; of the ring, too */
 	const char *buffer_text;	/* as typed */
+	bool stream;			/* -m was given */
 	uint64_t time;			/* ns; 0: no end */
 	bool json;
 	char **command;			/* NULL: none */
@@ -46,8 +50,8 @@ static void print_record_help(void)
 	      "Usage: ptwatch record [OPTION]… [-a | -C CPUS | -p PID | --cgroup DIR | -- COMMAND [ARGUMENT]…]\n\n"
 	      "  -o, --output DIR    write the recording there (default " DEFAULT_OUTPUT ")\n", stdout);
 	fputs(capture_options_help, stdout);
-	fputs("      --ring SIZE     keep the newest SIZE bytes of each CPU, and write them at the end\n"
-	      "  -m, --buffer SIZE   without --ring: what waits for the disk, for each CPU (default 16M)\n"
+	fputs("      --ring SIZE     keep the newest SIZE bytes of each CPU (4k or more), and write them at the end\n"
+	      "  -m, --buffer SIZE   without --ring: what waits for the disk, for each CPU (default 16M, at least 16k)\n"
 	      "      --for TIME      end after TIME: 10 or 10s, 500ms, 2m\n"
 	      "      --json          tell what was recorded as a JSON object on stdout\n"
 	      "  -h, --help          this text\n\n"
@@ -66,7 +70,7 @@ static void print_snapshot_help(void)
 	fputs("Trace into a ring in memory, and write what is in it when told to: by Ctrl-C, by SIGUSR2, or after a time.\n\n"
 	      "Usage: ptwatch snapshot [OPTION]… [-a | -C CPUS | -p PID | --cgroup DIR | -- COMMAND [ARGUMENT]…]\n\n"
 	      "  -o, --output DIR    write the recording there (default " DEFAULT_OUTPUT ")\n"
-	      "      --ring SIZE     the newest bytes of each CPU that are kept (default 4M)\n", stdout);
+	      "      --ring SIZE     the newest bytes of each CPU that are kept (default 4M, at least 4k)\n", stdout);
 	fputs(capture_options_help, stdout);
 	fputs("      --for TIME      write it after TIME: 10 or 10s, 500ms, 2m\n"
 	      "      --json          tell what was written as a JSON object on stdout\n"
@@ -104,17 +108,19 @@ static int parse_option(struct record_options *opt, int option, char **argv)
 		opt->output = optarg;
 		break;
 	case OPT_RING:
-		opt->ring = true;
-		/* fall through */
 	case 'm':
+		*(option == 'm' ? &opt->stream : &opt->ring) = true;
 		if (ptw_parse_size(optarg, &opt->buffer) || !opt->buffer)
 			return cli_usage(opt->verb, "--%s %s is not a size such as 65536, 512k or 4M",
-					 option == 'm' ? "buffer" : "ring", optarg);
+					 option == 'm' ? "buffer" : "ring", cli_shown(optarg));
+		if (opt->buffer < (option == 'm' ? LEAST_STREAM : LEAST_RING))
+			return cli_usage(opt->verb, "--%s %s is too small: at least %s for each CPU", option == 'm' ? "buffer" : "ring",
+					 optarg, option == 'm' ? "16k" : "4k");
 		opt->buffer_text = optarg;
 		break;
 	case OPT_FOR:
 		if (ptw_parse_duration(optarg, &opt->time) || !opt->time)
-			return cli_usage(opt->verb, "--for %s is not a time such as 10, 1.5s, 500ms or 2m", optarg);
+			return cli_usage(opt->verb, "--for %s is not a time such as 10, 1.5s, 500ms or 2m", cli_shown(optarg));
 		break;
 	case OPT_JSON:
 		opt->json = true;
@@ -153,6 +159,10 @@ static int parse_command_line(struct record_options *opt, int argc, char **argv)
 		if (status >= 0)
 			return status;
 	}
+	if (opt->snapshot && opt->stream)
+		return cli_usage(opt->verb, "-m is for `ptwatch record`, which writes to disk meanwhile; how large the ring is, --ring SIZE tells");
+	if (opt->ring && opt->stream)
+		return cli_usage(opt->verb, "--ring and -m: take one; a ring is written at the end and waits for no disk");
 	if (optind < end)
 		return cli_usage(opt->verb, "unexpected argument '%s'; a command to run stands behind --", argv[optind]);
 	status = capture_options_check(&opt->trace, opt->verb, opt->command);
@@ -245,6 +255,11 @@ static int prepare(struct capture *capture, struct cli_command *command, const s
 		goto out;
 	if (opt->trace.stop_at && trace_place_find(&places, opt->trace.stop_at, &request->stop_at, err))
 		goto out;
+	if (opt->trace.stop_at && request->start_at.address == request->stop_at.address) {
+		ptw_error_set(err, PTW_EXIT_USAGE, "--start-at %s and --stop-at %s are both 0x%" PRIx64 ": what comes there cannot both start and stop; take two places",
+			      opt->trace.start_at, opt->trace.stop_at, request->start_at.address);
+		goto out;
+	}
 	if (capture_options_request(&opt->trace, &capture->device.info, &places, traces_command(opt) ? pid : 0,
 				    &request->trace, err))
 		goto out;

@@ -269,11 +269,11 @@ static int run(int argc, char **argv)
 			break;
 		case 'n':
 			if (ptw_parse_uint(optarg, 1, UINT32_MAX, &follow.count))
-				return cli_usage(VERB, "--count %s is not a number of alarms, from 1", optarg);
+				return cli_usage(VERB, "--count %s is not a number of alarms, from 1", cli_shown(optarg));
 			break;
 		case 't':
 			if (ptw_parse_duration(optarg, &timeout) || !timeout)
-				return cli_usage(VERB, "--timeout %s is not a time such as 10, 1.5s, 500ms or 2m", optarg);
+				return cli_usage(VERB, "--timeout %s is not a time such as 10, 1.5s, 500ms or 2m", cli_shown(optarg));
 			break;
 		case 'j':
 			follow.printer.json = true;

@@ -225,15 +225,15 @@ static int parse_option(struct watch_options *opt, int option, char **argv)
 		return parse_list(opt, option, optarg);
 	case OPT_CPUS:
 		if (ptw_parse_cpus(optarg, &opt->hit_cpus, &opt->hit_cpus_size) < 0)
-			return cli_usage(VERB, "--cpus %s is not a list of CPUs such as 0-3,8", optarg);
+			return cli_usage(VERB, "--cpus %s is not a list of CPUs such as 0-3,8", cli_shown(optarg));
 		break;
 	case OPT_SKIP:
 		if (ptw_parse_uint(optarg, 0, UINT64_MAX, &opt->skip))
-			return cli_usage(VERB, "--skip %s is not a number of hits", optarg);
+			return cli_usage(VERB, "--skip %s is not a number of hits", cli_shown(optarg));
 		break;
 	case 'n':
 		if (ptw_parse_uint(optarg, 0, UINT32_MAX, &opt->count))
-			return cli_usage(VERB, "--count %s is not a number of alarms from 1 to %u, or 0 for no end", optarg,
+			return cli_usage(VERB, "--count %s is not a number of alarms from 1 to %u, or 0 for no end", cli_shown(optarg),
 					 UINT32_MAX);
 		break;
 	case OPT_ONCE:
@@ -245,16 +245,16 @@ static int parse_option(struct watch_options *opt, int option, char **argv)
 		break;
 	case OPT_RATE:
 		if (ptw_parse_uint(optarg, 1, UINT32_MAX, &opt->rate))
-			return cli_usage(VERB, "--rate %s is not a number of alarms a second, from 1", optarg);
+			return cli_usage(VERB, "--rate %s is not a number of alarms a second, from 1", cli_shown(optarg));
 		break;
 	case OPT_STORM:
 		if (ptw_parse_uint(optarg, 0, UINT32_MAX - 1, &number))
-			return cli_usage(VERB, "--storm %s is not a number of hits a second, or 0 for no limit", optarg);
+			return cli_usage(VERB, "--storm %s is not a number of hits a second, or 0 for no limit", cli_shown(optarg));
 		opt->storm = number ? number : UINT32_MAX;
 		break;
 	case OPT_TIMEOUT:
 		if (ptw_parse_duration(optarg, &opt->timeout) || !opt->timeout)
-			return cli_usage(VERB, "--timeout %s is not a time such as 10, 1.5s, 500ms or 2m", optarg);
+			return cli_usage(VERB, "--timeout %s is not a time such as 10, 1.5s, 500ms or 2m", cli_shown(optarg));
 		break;
 	case OPT_FREEZE:
 		if (optarg && strcmp(optarg, "all") && strcmp(optarg, "cpu"))
@@ -291,7 +291,9 @@ static int parse_option(struct watch_options *opt, int option, char **argv)
 		break;
 	case 'm':
 		if (ptw_parse_size(optarg, &opt->buffer) || !opt->buffer)
-			return cli_usage(VERB, "--buffer %s is not a size such as 65536, 512k or 4M", optarg);
+			return cli_usage(VERB, "--buffer %s is not a size such as 65536, 512k or 4M", cli_shown(optarg));
+		if (opt->buffer < 4096)
+			return cli_usage(VERB, "--buffer %s is too small: at least 4k for each CPU", optarg);
 		opt->buffer_text = optarg;
 		break;
 	case 'k':
@@ -302,7 +304,7 @@ static int parse_option(struct watch_options *opt, int option, char **argv)
 		break;
 	case 'C':
 		if (ptw_parse_cpus(optarg, &opt->cpus, &opt->cpus_size) < 0)
-			return cli_usage(VERB, "--cpu %s is not a list of CPUs such as 0-3,8", optarg);
+			return cli_usage(VERB, "--cpu %s is not a list of CPUs such as 0-3,8", cli_shown(optarg));
 		break;
 	case 'h':
 		print_help();

@@ -115,6 +115,9 @@ int ptw_parse_duration(const char *text, uint64_t *ns)
 	if (!isdigit((unsigned char)*text) || (text[0] == '0' && (text[1] | 0x20) == 'x'))
 		return -1;
 	number = strtod(text, &end);
+	/* Nor is "1e3" a thousand: "1e" might have been meant for a unit. */
+	if ((size_t)(end - text) != strspn(text, "0123456789."))
+		return -1;
 	for (size_t i = 0; i < sizeof(unit) / sizeof(unit[0]); i++) {
 		if (strcmp(end, unit[i].name))
 			continue;

@@ -206,7 +206,7 @@ static int setup_failed(const struct ptw_device *device, const struct ptwatch_tr
 				     cpus);
 	case EINVAL:
 		return ptw_error_set(err, PTW_EXIT_FAILED,
-				     "the module refuses a buffer of %s on these CPUs; it takes at most %s, and CPUs that stay online meanwhile",
+				     "the module refuses a buffer of %s on these CPUs; a ring takes 4 KiB to %s, a stream 16 KiB at least, and CPUs must stay online meanwhile",
 				     each, ptw_bytes(device->info.max_buffer_size, most, sizeof(most)));
 	default:
 		return ptw_error_set(err, PTW_EXIT_FAILED, "cannot set up the trace: %s; `dmesg | tail` may tell more",

@@ -26,7 +26,7 @@
 #include "recording/sideband.h"
 #include "recording/spool.h"
 
-#define WHAT_WE_READ "-i takes the directory that `ptwatch watch --freeze -o` wrote, or a perf.data"
+#define WHAT_WE_READ "-i takes the directory that `ptwatch record -o` or `ptwatch watch --freeze -o` wrote, or a perf.data"
 
 /* A file up to this size has its pieces of trace joined in memory, a larger one in another file. */
 #define JOIN_IN_MEMORY	(64u << 20)

@@ -816,7 +816,7 @@ static int usage(const char *spelling, struct ptw_error *err)
 	return ptw_error_set(
 		err, PTW_EXIT_USAGE,
 		"%s: not a symbol; write sym, sym+0x10, module:sym, module:sym+0x10 or 0xaddr",
-		spelling);
+		*spelling ? spelling : "''");
 }
 
 static const char *find_module(const struct ptw_symbols *symbols, const char *name)
