@@ -98,6 +98,11 @@ print(any(t.startswith("main — ") for t in titles), titles[0].startswith("all 
 END
 )" 'True True 1200.0' 'the picture is XML and has its functions'
 
+run flame "${args[@]}" -o "$tmp/flame.svg.gz"
+is "$status $(zcat "$tmp/flame.svg.gz" | sha256sum)" "0 $(sha256sum <"$tmp/flame.svg")" 'compressed, it is the same picture'
+run flame "${args[@]}" -o "$tmp/flame.gz"
+is "$status $(zcat "$tmp/flame.gz" | sha256sum)" "0 $("$ptwatch" flame "${args[@]}" | sha256sum)" 'without .svg it is folded'
+
 # A timeline nests: every end has its beginning, and no time runs backwards in a track.
 cat >"$tmp/nests.py" <<'END'
 import gzip, json, sys

@@ -148,7 +148,11 @@ says_nothing "nothing ran from 5.000000000 to 6.500000000; $span" --from 5 --to 
 says_nothing "nothing ran from 0.000400000 on; $span" --from 0.0004
 says_nothing "nothing ran up to 0.000001000; $span" --to 1us --json
 says_nothing "nothing of hello!main ran up to 0.000200000; $span" --symbol hello!main --to 0.0002
-says_nothing "nothing of hello!nosuch ran; \`ptwatch flame\` tells which functions did" --symbol 'hello!nosuch'
+says_nothing "nothing of qsort ran; \`ptwatch flame\` tells which functions did" --symbol qsort
+for symbol in 'hello!nosuch: hello has no such function' 'nosuch!main: no file nosuch was mapped in the trace, or it is not here any more'; do
+	run insns "${args[@]}" --symbol "${symbol%%:*}"
+	is "$status $(<"$tmp/out")$(<"$tmp/err")" "1 ptwatch insns: $symbol" "insns --symbol ${symbol%%:*}: there is none"
+done
 run insns "${args[@]}" --from 5 --count
 is "$(<"$tmp/out") $(<"$tmp/err")" "0 ptwatch insns: nothing ran from 5.000000000 on; $span" 'counted, too'
 run insns "${args[@]}" --from 0.0001 --to 0.0002
@@ -197,7 +201,10 @@ is "$(<"$tmp/out")" 0 'counted, too'
 empty calls 'qsort is not entered in the trace; `ptwatch flame` tells which functions are' "${args[@]}" --around qsort
 empty calls 'main is entered once, but not within the last 1.000us: give a longer --last' "${args[@]}" --around main --last 1us
 is "$(wc -c <"$tmp/out")" 0 'and on stdout nothing'
-empty calls '--tid 7: no such thread in the trace; `ptwatch stat` lists them' "${args[@]}" --tid 7
+for verb in calls flame timeline evidence; do
+	run $verb "${args[@]}" --tid 7
+	is "$status $(<"$tmp/err")" "1 ptwatch $verb: --tid 7: no such thread in the trace; \`ptwatch stat\` lists them" "$verb --tid of no thread"
+done
 
 flame='`ptwatch flame` tells which functions ran'
 for form in '' --json; do
@@ -227,7 +234,10 @@ for form in '' --json; do
 done
 empty flame "no time was spent, but perhaps by idle threads (--idle); $stat the trace" "${nothing_in[@]}" --format svg
 like "$(<"$tmp/out")" '</svg>' 'an empty picture is one'
-empty flame 'without --nom-freq N nothing is known about times' --raw "$hello/pt.bin" --cpu 6/85/4 --image "$hello/hello,1000,86fb1,401000"
+run flame --raw "$hello/pt.bin" --cpu 6/85/4 --image "$hello/hello,1000,86fb1,401000" -o "$tmp/no.svg"
+is "$status $(<"$tmp/err")" "2 ptwatch flame: without --nom-freq N nothing is known about times (see \`ptwatch flame --help\`)" \
+	'flame: without a clock no times'
+ok 'and no picture' test ! -e "$tmp/no.svg"
 empty timeline "nothing ran in the trace, so the picture is empty; $stat it" "${nothing_in[@]}"
 is "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["traceEvents"])' "$tmp/out")" '[]' 'timeline: JSON all the same'
 empty export "nothing ran in the trace, so there are no calls in the database; $stat it" "${nothing_in[@]}" --sqlite -o "$tmp/empty.db"

@@ -80,14 +80,16 @@ static int tell(struct run *run, struct ptw_recording *recording, struct ptw_sto
 	return ret;
 }
 
-static void tell_missing_thread(const struct run *run)
+/* Fails where the thread that is asked for is not in the recording at all. */
+static int find_thread(const struct run *run, struct ptw_error *err)
 {
 	uint32_t i, count = ptw_stream_threads(run->stream);
 
 	for (i = 0; i < count && ptw_stream_thread(run->stream, i)->tid != run->options->tid; i++)
 		;
-	if (i == count)
-		trace_source_nothing(run->source, "--tid %d: no such thread in the trace; `ptwatch stat` lists them", run->options->tid);
+	if (i < count)
+		return 0;
+	return ptw_error_set(err, PTW_EXIT_FAILED, "--tid %d: no such thread in the trace; `ptwatch stat` lists them", run->options->tid);
 }
 
 static int run_stream(struct run *run, struct ptw_recording *recording, struct ptw_error *err)
@@ -105,12 +107,12 @@ static int run_stream(struct run *run, struct ptw_recording *recording, struct p
 	if (options->on_stream)
 		options->on_stream(options->context, run->stream);
 	ret = tell(run, recording, story);
-	if (!ret && options->only_thread)
-		tell_missing_thread(run);
 	ptw_story_free(story);
 	if (ptw_stream_failed(run->stream, err))
 		return -1;
-	return ret < 0 ? ptw_error_set(err, PTW_EXIT_FAILED, "out of memory") : 0;
+	if (ret < 0)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
+	return !ret && options->only_thread ? find_thread(run, err) : 0;
 }
 
 int trace_story_run(struct trace_source *source, const struct trace_story_options *options, struct ptw_error *err)

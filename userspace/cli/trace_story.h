@@ -21,7 +21,7 @@ struct trace_story_options {
 	/* Once all is told, while threads and places are still there; may be NULL. Returns 0; -1: out of memory. */
 	int (*on_end)(void *context);
 	void *context;
-	bool only_thread;		/* the report is of thread @tid: say so if there is none */
+	bool only_thread;		/* the report is of thread @tid: fail if there is none */
 	int32_t tid;
 };
 

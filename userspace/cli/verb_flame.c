@@ -62,6 +62,8 @@ static int check(const struct trace_options *options)
 {
 	if (options->json && own.format)
 		return cli_usage("flame", "--format %s and --json: only one of them", own.format);
+	if (options->raw && !ptw_clock_known(&options->params))
+		return cli_usage("flame", "without --nom-freq N nothing is known about times");
 	return PTW_EXIT_OK;
 }
 
@@ -71,7 +73,9 @@ static bool wants_svg(const struct trace_options *options)
 
 	if (own.format)
 		return !strcmp(own.format, "svg");
-	return length > 4 && !strcmp(options->output + length - 4, ".svg");
+	if (length > 3 && !strcmp(options->output + length - 3, ".gz"))
+		length -= 3;
+	return length > 4 && !strncmp(options->output + length - 4, ".svg", 4);
 }
 
 static int on_event(void *context, const struct ptw_story_event *event)

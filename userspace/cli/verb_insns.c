@@ -12,6 +12,7 @@
 #include "recording/sideband.h"
 #include "report/disasm.h"
 #include "report/duration.h"
+#include "report/function.h"
 #include "report/insns.h"
 #include "report/source_line.h"
 
@@ -21,8 +22,8 @@ enum { OPT_FROM = TRACE_OPTION_OWN, OPT_TO, OPT_SYMBOL };
 
 static struct {
 	uint64_t from, to;
-	char *symbol;
-	char name[256];		/* the same as typed */
+	const char *symbol;
+	struct ptw_function function;	/* that it names */
 } own;
 
 static void print_help(void)
@@ -43,10 +44,9 @@ static void print_help(void)
 
 static int take_option(int option, const char *value)
 {
-	if (option == OPT_SYMBOL) {
-		own.symbol = (char *)value;	/* one of main()'s arguments, which may be changed */
-		snprintf(own.name, sizeof(own.name), "%s", value);
-	} else if (ptw_parse_duration(value, option == OPT_FROM ? &own.from : &own.to))
+	if (option == OPT_SYMBOL)
+		own.symbol = value;
+	else if (ptw_parse_duration(value, option == OPT_FROM ? &own.from : &own.to))
 		return cli_usage("insns", "--%s '%s': must be a time in seconds, such as 126.4579",
 				 option == OPT_FROM ? "from" : "to", value);
 	return PTW_EXIT_OK;
@@ -66,29 +66,20 @@ static int find_symbol(const struct trace_source *source, struct ptw_insns_optio
 {
 	const struct ptw_symbols *symbols = source->view[0].symbols;
 	const struct ptw_symbol *symbol;
-	char *mark = strchr(own.symbol, '!');
 
+	if (ptw_function_find(&own.function, own.symbol, symbols, source->view[0].image, err))
+		return -1;
 	/* Code of processes is where each has it mapped, so it goes by its name. */
-	if (mark && mark != own.symbol && mark[1]) {
-		*mark = '\0';
-		insns->object = strrchr(own.symbol, '/') ? strrchr(own.symbol, '/') + 1 : own.symbol;
-		insns->function = mark + 1;
+	if (!own.function.address) {
+		insns->object = own.function.object[0] ? own.function.object : NULL;
+		insns->function = own.function.name;
 		return 0;
 	}
-	if (!symbols)
-		return ptw_error_set(err, PTW_EXIT_FAILED, "--symbol %s: the trace comes without symbols", own.symbol);
-	if (ptw_symbols_resolve(symbols, own.symbol, &insns->low, &symbol, err))
-		return -1;
-	if (!symbol)
-		symbol = ptw_symbols_at(symbols, insns->low);
+	symbol = ptw_symbols_at(symbols, own.function.address);
 	if (!symbol)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "--symbol %s: no function is there", own.symbol);
 	insns->low = symbol->addr;
-	insns->high = symbol->addr + symbol->size;
-	/* Without a size it goes up to the next one. */
-	if (!symbol->size)
-		for (insns->high = symbol->addr + 1; ptw_symbols_at(symbols, insns->high) == symbol; insns->high++)
-			;
+	insns->high = ptw_symbols_end(symbols, symbol);
 	return 0;
 }
 
@@ -103,7 +94,7 @@ static void say_nothing_found(const struct ptw_insns_found *found)
 		snprintf(window, sizeof(window), " from %s on", ptw_time(own.from, first));
 	else if (own.to)
 		snprintf(window, sizeof(window), " up to %s", ptw_time(own.to, first));
-	fprintf(stderr, "ptwatch insns: nothing %s%s%sran%s; ", own.symbol ? "of " : "", own.name, own.symbol ? " " : "", window);
+	fprintf(stderr, "ptwatch insns: nothing %s%s%sran%s; ", own.symbol ? "of " : "", own.symbol ? own.symbol : "", own.symbol ? " " : "", window);
 	if (!window[0])
 		fprintf(stderr, "`ptwatch flame` tells which functions did\n");
 	else if (!found->timed)

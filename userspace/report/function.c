@@ -45,6 +45,25 @@ static int find_in_programs(const struct ptw_function *function, const char *spe
 			     function->object[0] ? function->object : "no program in the trace");
 }
 
+/* "kvdemo!kv_note": a module of the kernel, or what was given as an image of raw bytes */
+static bool find_in_module(struct ptw_function *function, const struct ptw_symbols *symbols, const char *name)
+{
+	char text[sizeof(function->object) + sizeof(function->name)];
+
+	if (!symbols || !function->object[0] || !ptw_symbols_has_module(symbols, function->object))
+		return false;
+	snprintf(text, sizeof(text), "%s:%s", function->object, name);
+	return !ptw_symbols_resolve(symbols, text, &function->address, NULL, NULL);
+}
+
+/* Generated code has names only as long as it is there. */
+static bool is_generated(const char *object)
+{
+	size_t length = strlen(object);
+
+	return !strcmp(object, "JIT") || (!strncmp(object, "jit-", 4) && length > 5 && !strcmp(object + length - 5, ".dump"));
+}
+
 int ptw_function_find(struct ptw_function *function, const char *spelling, const struct ptw_symbols *symbols,
 		      const struct ptw_image *image, struct ptw_error *err)
 {
@@ -60,16 +79,20 @@ int ptw_function_find(struct ptw_function *function, const char *spelling, const
 			ptw_error_set(err, PTW_EXIT_FAILED, "%s: the trace comes without symbols", spelling);
 		return -1;
 	}
-	if (!*name || name[strcspn(name, "+")])
-		return ptw_error_set(err, PTW_EXIT_USAGE, "%s: of programs, only whole functions are known: binary!function", spelling);
 	if (mark) {
 		const char *file = mark;
 
 		while (file > spelling && file[-1] != '/')
 			file--;
 		snprintf(function->object, sizeof(function->object), "%.*s", (int)(mark - file), file);
+		if (find_in_module(function, symbols, name))
+			return 0;
 	}
+	if (!*name || name[strcspn(name, "+")])
+		return ptw_error_set(err, PTW_EXIT_USAGE, "%s: of programs, only whole functions are known: binary!function", spelling);
 	snprintf(function->name, sizeof(function->name), "%s", name);
+	if (is_generated(function->object))
+		return 0;
 	if (!find_in_programs(function, spelling, image, mark || !symbols ? err : &ours))
 		return 0;
 	/* The kernel's answer may name what is spelled nearly so. */

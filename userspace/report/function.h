@@ -15,7 +15,8 @@ struct ptw_function {
 
 /**
  * ptw_function_find() - the function that @spelling names
- * @spelling: as ptw_symbols_resolve(); "binary!sym" for a program's, or "sym" where the kernel has none such
+ * @spelling: as ptw_symbols_resolve(), or with "module!sym"; "binary!sym" for a program's, or "sym" where the kernel has none
+ *	such
  * @symbols: of the kernel; NULL: none are known
  * @image: names the files whose code was mapped
  */
