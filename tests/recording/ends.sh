@@ -129,6 +129,7 @@ ok 'and what was read is a recording' valid lossy
 cpu1=/sys/devices/system/cpu/cpu1/online
 begin taskset -c 0 ptwatch record -u -a -o gone
 echo 0 >$cpu1
+until_true grep -q 'CPU 1 went offline' /tmp/stderr
 echo 1 >$cpu1
 until_true grep -q 'CPU 1 came online' /tmp/stderr
 cp "$(type -P true)" latecomer
@@ -138,6 +139,7 @@ is "$status" 3 'a CPU goes and comes back: status 3'
 is "$(grep -c 'came online' /tmp/stderr)" 1 'says so once'
 like "$stderr" 'CPU 1 came online: its processes, and code that was changed there, are recorded as they are now' 'and what that means'
 told=$(timeout -k 5 100 perf script -i gone -C 1 --no-itrace --show-mmap-events --show-lost-events 2>/dev/null)
+is "$(grep -Eo 'CPU 1 (went|came|did)' /tmp/stderr | tr '\n' ' ')" 'CPU 1 went CPU 1 came ' 'that it went was told before, once'
 like "$told" 'PERF_RECORD_MMAP2 .*r-xp /tmp/latecomer' 'what is mapped there later is told'
 like "$told" 'PERF_RECORD_LOST' 'and that something was lost before'
 # All that the CPU did meanwhile is in the trace; to print that, too, takes perf minutes on a busy machine.
@@ -146,6 +148,51 @@ timeout -k 5 400 perf script -i gone -C 1 --comm latecomer --itrace=i0ns -F comm
 timeout -k 5 400 ptwatch insns -i gone -C 1 --all --format ip >by_us 2>/tmp/why || cat /tmp/why >&2
 ok 'its instructions are there' test "$(wc -l <by_perf)" -gt 1000
 is "$(python3 -c 'print(open("by_perf").read() in open("by_us").read())')" True 'the same for stock perf and for us, in their order'
+
+# Between two looks at it
+begin taskset -c 0 ptwatch record -u -C 1 -o unseen
+kill -STOP "$pid"
+until_true grep -q '^State:.*T' "/proc/$pid/status"
+echo 0 >$cpu1
+echo 1 >$cpu1
+kill -CONT "$pid"
+until_true grep -q 'CPU 1 came online' /tmp/stderr
+kill -INT "$pid"; finish
+is "$(grep -Eo 'CPU 1 (went offline: |came|did)' /tmp/stderr | tr '\n' ' ')" 'CPU 1 went offline:  CPU 1 came ' \
+	'a CPU goes and comes back unseen: both are told'
+
+# ---- a CPU that goes for good
+
+before=$(bytes 0x4fff0014)
+begin taskset -c 0 ptwatch record -C 1 -o left
+taskset -c 1 sh -c 'for i in 1 2 3; do ls / >/dev/null; done'
+echo 0 >$cpu1
+until_true grep -q 'CPU 1 went offline' /tmp/stderr
+kill -INT "$pid"; finish
+is "$status" 3 'the only CPU goes: status 3'
+is "$(grep 'CPU 1' /tmp/stderr)" 'ptwatch record: CPU 1 went offline: its trace pauses there, and goes on if it comes back
+ptwatch record: CPU 1 did not come back online' 'told when it goes, and that it did not come back'
+echo 1 >$cpu1
+is "$(number of)" "$(($(bytes 0x4fff0014) - before))" 'what was recorded is all that the CPU wrote'
+timeout -k 5 400 ptwatch insns -i left --all --count >/tmp/stdout 2>/tmp/why
+is "$(cat /tmp/why)" '' 'it decodes without error or gap'
+ok 'and is there' test "$(tr -dc 0-9 </tmp/stdout)" -gt 1000
+
+# Stopped when it has set the trace up, and listens on the last CPU
+timeout -k 5 200 strace -f -o stops -e trace=perf_event_open -e inject="perf_event_open:signal=SIGSTOP:when=$(nproc)" \
+	taskset -c 0 ptwatch record -C 1 -o early >/tmp/stdout 2>/tmp/stderr </dev/null &
+tracer=$!
+until_true grep -q 'stopped by SIGSTOP' stops
+pid=$(sed -n 's/^\([0-9]*\) .*stopped by SIGSTOP.*/\1/p' stops)
+echo 0 >$cpu1
+kill -CONT "$pid"
+until_true grep -q 'CPU 1 went offline' /tmp/stderr
+kill -INT "$pid"
+status=0; wait "$tracer" || status=$?
+is "$status" 3 'it went before tracing began: status 3'
+is "$(grep 'CPU 1' /tmp/stderr)" 'ptwatch record: CPU 1 went offline before tracing began: it is traced if it comes back
+ptwatch record: CPU 1 did not come back online' 'says so'
+echo 1 >$cpu1
 
 # ---- watch has the same beside its trace
 

@@ -37,7 +37,8 @@ int beside_setup(struct beside *beside, struct ptw_device *device, struct ptw_tr
 	if (setup_trace(beside, request, err))
 		return -1;
 	beside->read = calloc(device->trace_count + 1, sizeof(*beside->read));
-	if (!beside->read)
+	beside->away = calloc(device->trace_count + 1, sizeof(*beside->away));
+	if (!beside->read || !beside->away)
 		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
 	sideband.switches = !beside->own_switches;
 	beside->sideband = ptw_sideband_open(&sideband, err);
@@ -87,12 +88,50 @@ static int take_records(void *arg, const void *first, size_t first_size, const v
 	return 0;
 }
 
+/* ---- CPUs that come and go ---- */
+
+static void tell_away(struct beside *beside, size_t i)
+{
+	const struct ptw_cpu_trace *trace = &beside->device->trace[i];
+
+	if (trace->control->start_tsc)
+		cli_progress(beside->verb, "CPU %u went offline: its trace pauses there, and goes on if it comes back", trace->cpu);
+	else
+		cli_progress(beside->verb, "CPU %u went offline before tracing began: it is traced if it comes back", trace->cpu);
+	beside->away[i] = beside->left = true;
+}
+
+/* What the module tells of the trace: perf's events fall silent without a word. */
+static bool is_offline(const struct ptw_cpu_trace *trace)
+{
+	return __atomic_load_n(&trace->control->state, __ATOMIC_RELAXED) == PTWATCH_STATE_OFFLINE;
+}
+
+static void look_for_away(struct beside *beside)
+{
+	for (size_t i = 0; i < beside->device->trace_count; i++)
+		if (!beside->away[i] && is_offline(&beside->device->trace[i]))
+			tell_away(beside, i);
+}
+
 static bool is_traced(const struct beside *beside, int cpu)
 {
 	for (size_t i = 0; i < beside->device->trace_count; i++)
 		if (beside->device->trace[i].cpu == (uint32_t)cpu)
 			return true;
 	return false;
+}
+
+/* One that went and came between two rounds went all the same. */
+static void is_back(struct beside *beside, int cpu)
+{
+	for (size_t i = 0; i < beside->device->trace_count; i++) {
+		if (beside->device->trace[i].cpu != (uint32_t)cpu)
+			continue;
+		if (!beside->away[i])
+			tell_away(beside, i);
+		beside->away[i] = false;
+	}
 }
 
 /* CPUs that went offline and came back: what was told there meanwhile is read from /proc, as far as it can be. */
@@ -106,6 +145,7 @@ static void renew(struct beside *beside)
 
 	while ((ret = ptw_sideband_renew(beside->sideband, take_records, beside, &cpu, &err))) {
 		beside->unheard = true;
+		is_back(beside, cpu);
 		if (ret < 0) {
 			cli_progress(verb, "CPU %d came online, and what processes do there is not recorded: %s", cpu, err.text);
 			continue;
@@ -169,6 +209,7 @@ static void drain_switches(struct beside *beside, const struct ptw_cpu_trace *tr
 void beside_round(struct beside *beside, bool last)
 {
 	ptw_sideband_drain(beside->sideband, take_records, beside, NULL);
+	look_for_away(beside);
 	renew(beside);
 	if (beside->own_switches && (last || !beside->ring))
 		for (size_t i = 0; i < beside->device->trace_count; i++)
@@ -193,7 +234,10 @@ bool beside_report(const struct beside *beside)
 	if (beside->switches_lost)
 		cli_progress(verb, "%s context switches were lost, so some code may be taken for another's",
 			     ptw_commas(beside->switches_lost, number, sizeof(number)));
-	return records || beside->switches_lost || beside->unheard;
+	for (size_t i = 0; i < beside->device->trace_count; i++)
+		if (beside->away[i] && is_offline(&beside->device->trace[i]))
+			cli_progress(verb, "CPU %u did not come back online", beside->device->trace[i].cpu);
+	return records || beside->switches_lost || beside->unheard || beside->left;
 }
 
 void beside_close(struct beside *beside)
@@ -201,5 +245,7 @@ void beside_close(struct beside *beside)
 	ptw_sideband_close(beside->sideband);
 	beside->sideband = NULL;
 	free(beside->read);
+	free(beside->away);
 	beside->read = NULL;
+	beside->away = NULL;
 }

@@ -26,6 +26,8 @@ struct beside {
 	const char *verb;	/* whose messages ours are */
 	bool everywhere;	/* every CPU that was online at the start is traced */
 	bool unheard;		/* a CPU came online amid the recording */
+	bool *away;		/* offline, which was told; for each of device->trace */
+	bool left;		/* a traced CPU went offline amid the recording */
 	bool full;		/* the disk is, or the recording can't grow for another reason */
 	struct ptw_error full_error;
 };
