@@ -60,9 +60,9 @@ static void print_record_help(void)
 	      "whichever comes first; a COMMAND that still runs is then ended. Exit status 0: recorded; 1: failed, or the disk\n"
 	      "was full (what was recorded until then is kept); 3: recorded, with losses. That of COMMAND is told when it is\n"
 	      "not 0.\n\n"
-	      "  ptwatch record -a --for 1s\n"
 	      "  ptwatch record -o rec --start-at recv_request --stop-at send_response -- ./server\n"
-	      "  perf script -i rec --itrace=i0ns\n", stdout);
+	      "  ptwatch record -a --for 1s\n"
+	      "  perf script -i ptwatch.data --itrace=i0ns\n", stdout);
 }
 
 static void print_snapshot_help(void)
