@@ -272,6 +272,22 @@ else
 	skip 7 'no sample perfdata-kernel, or the file is here'
 fi
 
+# ---- the last ones: of each CPU, and as many are counted
+
+if [[ -r $data ]]; then
+	run packets -i "$data" --tail 5 --json
+	is "$(sed 's/.*"cpu":\([0-9]*\).*/\1/' "$tmp/out" | uniq -c | xargs)" '5 0 5 3' 'packets --tail 5 of two CPUs'
+	run packets -i "$data" --tail 5 --count
+	is "$(<"$tmp/out")" 10 'counted'
+else
+	skip 2 'no sample perfdata-kernel'
+fi
+for verb in packets insns calls; do
+	run $verb --help
+	like "$(<"$tmp/out")" '--tail N +only the last N lines of each CPU' "$verb --help says so"
+	is "$(grep -c '^Of each CPU only the last$' "$top/userspace/man/ptwatch-$verb.1")" 1 'and its man page'
+done
+
 # ---- what is left out, and why
 
 left='alarms (1) are left out: the recording does not tell how its TSC relates to time; `ptwatch calls` shows where they hit'

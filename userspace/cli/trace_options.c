@@ -94,8 +94,8 @@ void trace_options_help(unsigned int accept)
 	if (!(accept & ACCEPT_NO_COUNT))
 		fputs("      --count             print only how many there are\n", stdout);
 	if (accept & (ACCEPT_WINDOW | ACCEPT_TAIL))
-		fputs("      --tail N            only the last N lines\n"
-		      "      --last TIME         only the last 40us, 1.5ms, 2s … of the trace\n"
+		fputs("      --tail N            only the last N lines of each CPU\n"
+		      "      --last TIME         only the last 40us, 1.5ms, 2s … of each CPU\n"
 		      "      --no-time           without times\n",
 		      stdout);
 	if (accept & ACCEPT_WINDOW)
