@@ -27,3 +27,5 @@ record bpf -k -C 1 -- /put/filter 1
 record alone -u -- /mnt/pingpong 1
 record family -u --follow-fork -- /mnt/pingpong 1
 record spin -u --follow-fork --filter spin -- /mnt/pingpong 1
+# From the one function on, up to the other, five times
+record between -u --start-at '/mnt/pingpong!handle' --stop-at '/mnt/pingpong!spin' -- /mnt/pingpong 1 1

@@ -30,15 +30,15 @@ is "$rc" 0 'the guest does its part'
 . "$here/decode.sh"
 
 : >"$work/all.0"; : >"$work/all.1"
-for name in user kernel both ring vdso bpf alone family spin; do
+for name in user kernel both ring vdso bpf alone family spin between; do
 	is "$(cat "$work/out/$name.status" || true)" 0 "$name: recorded"
 	diag "$name: $(grep 'bytes of trace' "$work/out/$name.said" || cat "$work/out/$name.said")"
 	for cpu in 0 1; do
-		[[ $cpu == 1 || $name =~ ^(alone|family|spin)$ ]] || continue
+		[[ $cpu == 1 || $name =~ ^(alone|family|spin|between)$ ]] || continue
 		rc=0
 		in_mount "$top/build/ptwatch" insns -i "$name" -C "$cpu" --all --format ip >"$work/ips" 2>"$work/errors" || rc=$?
-		# A CPU on which none of it ran has no trace.
-		[[ -s $work/ips || $cpu == 1 ]] || rc=0
+		# A CPU on which none of it ran has no trace; only the programs that wait for each other are bound to one.
+		[[ -s $work/ips || ($cpu == 1 && $name != between) ]] || rc=0
 		is "$rc" 0 "$name: cpu $cpu decodes without error or gap"
 		((rc == 0)) || diag "$(head -n 3 "$work/errors")"
 		cat "$work/ips" >>"$work/all.$cpu"
@@ -95,6 +95,9 @@ for name in alone family; do
 	like "$(python3 "$top/tests/lib/same_switches.py" "$work/perf" "$work/stat" || true)" \
 		'^[1-9][0-9]* threads, [1-9][0-9]* times switched in$' "$name: stat's switches and times on a CPU are those of the records"
 done
+# Where tracing begins, a function is entered.
+is "$(in_mount "$top/build/ptwatch" latency -i between --from handle --to spin 2>/dev/null | head -n 1)" 'handle → spin: 5 pairs' \
+	'between: each round from the function that begins tracing to the one that stops it'
 unlike "$(events both --show-switch-events --show-lost-events)" 'LOST' 'no record was lost'
 if [[ -n ${PTWATCH_KEEP_LOGS:-} ]]; then cp -r "$work" "$PTWATCH_KEEP_LOGS/record"; fi
 done_testing

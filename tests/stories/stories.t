@@ -80,9 +80,12 @@ count() { report latency -i "$work/tail" --from "$1" --to "$2" --worst 0 --json 
 is "$(count 'inferd!serve_one' 'return:serve_one') $(count prefill return:decode_batch)" '400 403' \
 	'latency from and to functions of a program'
 cat >"$work/stat.py" <<'END'
-import json, sys
+import collections, json, sys
 rows = [json.loads(line) for line in sys.stdin]
-threads = {r["comm"]: r["instructions"] for r in rows if r["type"] == "thread"}
+threads = collections.Counter()
+for r in rows:
+    if r["type"] == "thread":
+        threads[r["comm"]] += r["instructions"]
 print(sum(r["instructions"] for r in rows if r["type"] == "thread") == sum(r["instructions"] for r in rows if r["type"] == "trace"),
       max(threads, key=threads.get))
 END

@@ -530,6 +530,31 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* Breakpoints before the first instructions of functions: the one ends tracing, the other begins it. */
+static void begins_anew(void **state)
+{
+	static const struct { uint64_t at, ip; const char *expected; } interrupted[] = {
+		{ 0x502000, 0x501000, "intr@2 0<7f502000; begin@0 7f501000<0" },
+		/* A signal is handled. */
+		{ 0x502004, 0x501000, "intr@2 0<7f502004; ret; call@2 7f501000<7f502004" },
+		/* In the function that lies before f, which nobody called */
+		{ 0x502000, 0x501010, "intr@2 0<7f502000; begin@0 7f501010<0" },
+	};
+	char expected[128];
+
+	for (size_t i = 0; i < sizeof(interrupted) / sizeof(interrupted[0]); i++) {
+		begin();
+		take(PTW_FLOW_BEGIN, 0, 0x503010, 0);
+		take(PTW_FLOW_CALL, 0x503020, 0x502000, 0x503025);
+		take(PTW_FLOW_INTERRUPT, interrupted[i].at, 0, 0);
+		take(PTW_FLOW_END, interrupted[i].at, 0, 1);
+		take(PTW_FLOW_BEGIN, 0, interrupted[i].ip, 0);
+		ptw_call_stack_free(&stack);
+		snprintf(expected, sizeof(expected), "begin@0 7f503010<0; call@1 7f502000<7f503020; %s", interrupted[i].expected);
+		assert_string_equal(told, expected);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -556,6 +581,7 @@ int main(void)
 		cmocka_unit_test(signals),
 		cmocka_unit_test(return_over_frames),
 		cmocka_unit_test(gaps),
+		cmocka_unit_test(begins_anew),
 		cmocka_unit_test(not_really_branches),
 		cmocka_unit_test(endless_recursion),
 	};

@@ -330,7 +330,7 @@ static void timeline_of_a_thread(void **state)
 		  "{\"ph\":\"M\",\"pid\":8388608,\"tid\":1,\"ts\":0.000,\"name\":\"process_name\",\"args\":{\"name\":\"CPUs\"}},\n"
 		  "{\"ph\":\"M\",\"pid\":8388608,\"tid\":1,\"ts\":0.000,\"name\":\"thread_name\",\"args\":{\"name\":\"CPU 0\"}},\n"
 		  "{\"ph\":\"X\",\"pid\":8388608,\"tid\":1,\"ts\":7.000,\"dur\":2.000,\"name\":\"t1\",\"cat\":\"thread\"},\n"
-		  "{\"ph\":\"E\",\"pid\":100,\"tid\":101,\"ts\":10.000,\"name\":\"main\"}\n]}\n");
+		  "{\"ph\":\"E\",\"pid\":100,\"tid\":101,\"ts\":9.000,\"name\":\"main\"}\n]}\n");
 }
 
 static int on_marker(void *context, const struct ptw_story_event *event)

@@ -124,12 +124,37 @@ static void markers(void **state)
 	end("0:in\n0:enter begin main\n5:marker a0\n5:leave cut main 5/5/5");
 }
 
+/*
+ * A breakpoint at a function stops tracing, one at another begins it again: what was done meanwhile is nobody's, and the
+ * other function is entered. What is left is at the end cut off where tracing ended.
+ */
+static void begins_anew(void **state)
+{
+	begin();
+	for (uint64_t time = 0; time < 200; time += 100) {
+		flow_take(PTW_FLOW_BEGIN, time, 0, flow_address("start_here"), 0);
+		flow_take(PTW_FLOW_RETURN, time + 10, flow_address("start_here") + 8, flow_address("main") + 0x25, 0);
+		flow_call(time + 20, "main", "end_here");
+		flow_take(PTW_FLOW_INTERRUPT, time + 25, flow_address("end_here"), 0, 0);
+		flow_take(PTW_FLOW_END, time + 25, flow_address("end_here"), 0, 1);
+		flow_switch(time + 40, 1, 0);
+		flow_switch(time + 60, 0, 0);
+	}
+	end("0:in\n0:enter begin start_here\n10:leave start_here 10/10/10\n10:enter begin main\n20:enter call end_here\n"
+	    "25:enter irq [not traced]\n40:out\n40:in/t1\n60:out/t1\n60:in\n"
+	    "100:leave cut [not traced] 0/0/0\n100:leave cut end_here 5/5/5\n100:leave cut main 15/15/10\n"
+	    "100:enter begin start_here\n110:leave start_here 10/10/10\n110:enter begin main\n120:enter call end_here\n"
+	    "125:enter irq [not traced]\n140:out\n140:in/t1\n160:out/t1\n160:in\n"
+	    "160:leave cut [not traced] 0/0/0\n160:leave cut end_here 5/5/5\n160:leave cut main 15/15/10");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(totals_and_selves), cmocka_unit_test(interrupts_and_faults),
 		cmocka_unit_test(sleeps_and_moves),  cmocka_unit_test(gaps_cut),
 		cmocka_unit_test(kernel_only),	     cmocka_unit_test(markers),
+		cmocka_unit_test(begins_anew),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

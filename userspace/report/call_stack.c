@@ -168,9 +168,13 @@ static ptrdiff_t find_running(const struct ptw_call_stack *s, uint64_t ip)
 	if (place_at(s, s->frame[i - 1].runs, &at) && same_function(&at, &to))
 		return i;
 	/* A signal's handler may leave by longjmp. */
-	for (; i && (!s->frame[i - 1].far || !(ip >> 63)); i--)
-		if (place_at(s, s->frame[i - 1].ret - 1, &at) && same_function(&at, &to))
+	for (; i && (!s->frame[i - 1].far || !(ip >> 63)); i--) {
+		const struct ptw_call_frame *frame = &s->frame[i - 1];
+
+		/* What was interrupted may be the first instruction of its function. */
+		if (place_at(s, frame->far ? frame->from : frame->ret - 1, &at) && same_function(&at, &to))
 			return i - 1;
+	}
 	return -1;
 }
 
@@ -190,11 +194,11 @@ static int enter(struct ptw_call_stack *s, enum ptw_step_kind kind, uint64_t ip,
 	if (push(s, ret, kind == PTW_STEP_INTERRUPT || kind == PTW_STEP_SYSCALL, ip))
 		return -1;
 	frame = &s->frame[s->count - 1];
+	frame->from = from;
 	if (kind == PTW_STEP_CALL && place_at(s, ip, &to)) {
 		frame->silent = is_thunk_name(to.symbol->name, ip >> 63);
 		frame->inner = !frame->silent && is_inner(s, &to, ip, from);
 		frame->silent |= frame->inner;
-		frame->from = from;
 	}
 	if (!frame->silent)
 		frame->step = tell(s, kind, ip, from);
@@ -410,6 +414,25 @@ static void leave_far(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	tell(s, PTW_STEP_SWITCH, ip, from);
 }
 
+static bool is_start(const struct ptw_call_stack *s, uint64_t ip)
+{
+	struct ptw_place place;
+
+	return place_at(s, ip, &place) && place.start == ip;
+}
+
+/*
+ * Breakpoints at functions stopped tracing, before the first instruction of the one, and began it again, before that of the
+ * other. The handler of a signal is at its first instruction, too, but what it interrupts hardly ever.
+ */
+static bool begins_anew(const struct ptw_call_stack *s, uint64_t ip)
+{
+	const struct ptw_call_frame *top = s->count ? &s->frame[s->count - 1] : NULL;
+
+	return top && top->far && !top->runs && top->ret == top->from && !(top->from >> 63) && !(ip >> 63) &&
+	       is_start(s, top->from) && is_start(s, ip);
+}
+
 /* Tracing goes on at @ip, after a pause in which anything may have been done: it is taken for as little as possible. */
 static void begin(struct ptw_call_stack *s, uint64_t ip, bool resumes)
 {
@@ -417,7 +440,7 @@ static void begin(struct ptw_call_stack *s, uint64_t ip, bool resumes)
 
 	if (i < 0)
 		i = find_frame(s, ip, false);
-	if (i < 0 && !(ip >> 63))
+	if (i < 0 && !(ip >> 63) && !begins_anew(s, ip))
 		i = find_running(s, ip);
 	if (i >= 0) {
 		pop_to(s, i);
@@ -425,6 +448,11 @@ static void begin(struct ptw_call_stack *s, uint64_t ip, bool resumes)
 	}
 	if (resumes && s->begun)
 		return;
+	if (begins_anew(s, ip)) {
+		new_stretch(s);
+		s->on_step(s->context, &(struct ptw_step){ .kind = PTW_STEP_BEGIN, .stretch = s->stretch, .ip = ip, .anew = true });
+		return;
+	}
 	/* Tracing stopped by a WRMSR looks like an interrupt to somewhere that is not traced. */
 	if (s->count && ip >> 63 && s->frame[s->count - 1].far && !s->frame[s->count - 1].runs &&
 	    s->frame[s->count - 1].ret >> 63)

@@ -34,13 +34,14 @@ struct ptw_step {
 	int64_t depth;
 	uint64_t ip;		/* 0: outside of what is traced */
 	uint64_t from;
+	bool anew;		/* tracing was off since it ended: what was done meanwhile is no part of what the frames before did */
 };
 
 struct ptw_call_frame {
 	uint64_t ret;		/* where the return goes; 0: unknown, tracing began in it */
 	uint64_t step;		/* what on_step() returned for the call */
 	uint64_t runs;		/* the function that was entered */
-	uint64_t from;		/* of @inner */
+	uint64_t from;		/* the instruction that is left */
 	bool far;		/* interrupt or system call: an IRET or the like ends it */
 	bool silent;		/* a thunk was called, whose target is what counts */
 	bool inner;		/* … or perhaps no thunk, but the middle of the function itself: then it is still to be told */

@@ -91,12 +91,11 @@ static void tell(struct ptw_story_thread *thread, struct ptw_story_event *event)
 
 /* ---- frames ---- */
 
-static void leave_top(struct ptw_story_thread *thread, bool cut)
+static void leave_at(struct ptw_story_thread *thread, bool cut, uint64_t now, uint64_t off_cpu)
 {
 	struct ptw_frame *frame = &thread->frame[thread->frame_count - 1];
 	struct ptw_story_event event = { .kind = PTW_STORY_LEAVE, .cut = cut, .frame = frame, .ip = frame->ip };
-	uint64_t now = thread->running ? thread->story->now : thread->out_at;
-	uint64_t off = thread->off_cpu - frame->off_at_entry;
+	uint64_t off = off_cpu - frame->off_at_entry;
 
 	frame->total = now > frame->entered ? now - frame->entered : 0;
 	frame->on_cpu = frame->total > off ? frame->total - off : 0;
@@ -107,10 +106,22 @@ static void leave_top(struct ptw_story_thread *thread, bool cut)
 	thread->frame_count--;
 }
 
+static void leave_top(struct ptw_story_thread *thread, bool cut)
+{
+	leave_at(thread, cut, thread->running ? thread->story->now : thread->out_at, thread->off_cpu);
+}
+
 static void leave_to(struct ptw_story_thread *thread, size_t count, bool cut)
 {
 	while (thread->frame_count > count)
 		leave_top(thread, cut);
+}
+
+/* All, as of when tracing of the thread ended */
+static void leave_ended(struct ptw_story_thread *thread)
+{
+	while (thread->frame_count)
+		leave_at(thread, true, thread->end_at, thread->off_at_end);
 }
 
 static bool starts_with(const char *text, const char *start)
@@ -208,6 +219,8 @@ static uint64_t on_step(void *context, const struct ptw_step *step)
 
 	/* What is known of the stack begins anew: nothing of it will be seen to return. */
 	if (step->stretch != thread->stretch) {
+		if (step->anew)
+			leave_ended(thread);
 		leave_to(thread, 0, true);
 		thread->stretch = step->stretch;
 	}
@@ -350,6 +363,10 @@ int ptw_story_take(struct ptw_story *story, const struct ptw_flow *flow)
 		if (!flow->to)
 			leave_to(thread, 0, false);
 		break;
+	case PTW_FLOW_END:
+		thread->end_at = story->now;
+		thread->off_at_end = thread->off_cpu;
+		break;
 	case PTW_FLOW_RUN:
 		take_points(story, thread, flow);
 		break;
@@ -372,8 +389,17 @@ int ptw_story_end(struct ptw_story *story)
 {
 	size_t i;
 
-	for (i = 0; i < story->thread_count && !story->status; i++)
-		if (story->thread[i])
-			leave_to(story->thread[i], 0, true);
+	for (i = 0; i < story->thread_count && !story->status; i++) {
+		struct ptw_story_thread *thread = story->thread[i];
+		struct ptw_frame *top = thread ? ptw_story_top(thread) : NULL;
+
+		if (!top)
+			continue;
+		/* An interrupt that is not traced is nothing that lasts: nothing more was traced. */
+		if (top->kind == PTW_FRAME_INTERRUPT && !top->ip)
+			leave_ended(thread);
+		else
+			leave_to(thread, 0, true);
+	}
 	return story->status;
 }

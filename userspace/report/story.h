@@ -72,6 +72,8 @@ struct ptw_story_thread {
 	size_t frame_count, frame_room;
 	uint64_t off_cpu;	/* time switched out so far */
 	uint64_t out_at;	/* since when it is switched out */
+	uint64_t end_at;	/* when tracing of it ended last, */
+	uint64_t off_at_end;	/* … and its off_cpu then */
 	uint64_t time;		/* of its last event */
 	uint64_t stretch;
 	void *user;		/* of the consumer */

@@ -136,7 +136,7 @@ static void take_leave(struct ptw_timeline *t, struct track *track, const struct
 
 	if (!is_shown(t, event))
 		return;
-	begin_event(t, 'E', track->pid, track->tid, next_time(track, event->time));
+	begin_event(t, 'E', track->pid, track->tid, next_time(track, event->frame->entered + event->frame->total));
 	add_name(t, ptw_frame_name(event->frame, buf, sizeof(buf)));
 	ptw_out_text(t->out, "}");
 }
