@@ -78,10 +78,12 @@ static int take_records(void *arg, const void *first, size_t first_size, const v
 {
 	struct beside *beside = arg;
 	bool was_full = beside->full;
+	struct ptw_error why;
 
-	if (!ptw_recording_add_records(beside->writer, first, first_size, second, second_size, err))
+	/* Whoever drains need not want to know. */
+	if (!ptw_recording_add_records(beside->writer, first, first_size, second, second_size, &why))
 		return 0;
-	beside_full(beside, err);
+	beside_full(beside, &why);
 	/* Once more, with the room that was kept for this; what does not fit then is left out. */
 	if (!was_full)
 		ptw_recording_add_records(beside->writer, first, first_size, second, second_size, NULL);
