@@ -412,8 +412,11 @@ static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_ev
 			r->kernel_text = m.pgoff;
 		return 0;
 	}
-	if (mode != PERF_RECORD_MISC_USER || (h->misc & PERF_RECORD_MISC_MMAP_DATA) || name[0] != '/' ||
-	    !strncmp(name, "//", 2))
+	/* The kernel gives both the same name; only a 32-bit program has it there. */
+	if (!strcmp(name, PTW_VDSO) && m.addr < 1ULL << 32)
+		m.path = PTW_VDSO_32;
+	if (mode != PERF_RECORD_MISC_USER || (h->misc & PERF_RECORD_MISC_MMAP_DATA) || !strncmp(name, "//", 2) ||
+	    (name[0] != '/' && strcmp(name, PTW_VDSO)))
 		return 0;
 	if (h->type == PERF_RECORD_MMAP2 && !(get32(p + 64) & PROT_EXEC))
 		return 0;
