@@ -117,11 +117,15 @@ static void psb_plus(struct vcpu *v, uint64_t ip, bool start)
 	packet_psb(w);
 	/* No CYC inside of PSB+. */
 	w->stamp = NULL;
-	if (branches_on(v) && (f->packet_en || (start && f->context_en && opts.errata & ERRATUM_BDM70))) {
+	/* The erratum is about a PSB+ that TIP.PGE follows; with ranges nobody knows yet whether it does. */
+	if (branches_on(v) && (f->packet_en || (start && f->context_en && !has_ranges(v) && opts.errata & ERRATUM_BDM70))) {
 		mode_exec(v);
 		if (opts.model->tsx)
 			packet_mode_tsx(w, false, false);
 		packet_ip(w, PACKET_FUP, ip);
+		/* libipt takes no address from the one that should not be, perf does: in full, the next is right for both. */
+		if (!f->packet_en)
+			w->ip_known = false;
 	} else if (f->packet_en && v->rtit.ctl & CTL_EVENTEN) {
 		mode_exec(v);
 	}

@@ -25,13 +25,15 @@ record() {
 # ksys_read() leaves the filter by direct calls (SKL014).
 record kernel -k -C 1 --filter ksys_read -- /mnt/pingpong 1
 record user -u -C 1 --cyc -- /mnt/pingpong 1
+# PSB, then TIP.PGE (BDM70)
+record whole -k -C 1 -- /mnt/pingpong 1
 END
 chmod 755 "$scratch/guest.sh"
 
 work=$scratch rc=0
 mkdir -p "$work/out" "$work/truth"
 cc -O1 -static -o "$work/out/pingpong" "$here/pingpong.c" || fail_all 'cannot build tests/recording/pingpong.c'
-"$top/tests/vm/run" --cpu skylake-client --timeout 900 --emulator errata=skl014+skl168 --put "$work/out/pingpong" \
+"$top/tests/vm/run" --cpu skylake-client --timeout 900 --emulator errata=bdm70+skl014+skl168 --put "$work/out/pingpong" \
 	--put "$scratch/guest.sh" --out "$work/out" --truth "$work/truth" -- /put/guest.sh >"$work/run.log" 2>&1 || rc=$?
 is "$rc" 0 'recorded'
 ((rc == 0)) || diag "$(tail -n 15 "$work/run.log" "$work/out"/*.said)"
@@ -49,8 +51,8 @@ decode() {
 	errors=$(head -n 3 "$work/errors")
 }
 
-decode kernel user
-is "$errors" '' 'SKL014, SKL168: no error'
+decode kernel user whole
+is "$errors" '' 'BDM70, SKL014, SKL168: no error'
 is "$(python3 "$top/tests/lib/same_instructions.py" "$work/truth/cpu1.ips" "$work/ips")" equal \
 	"$(wc -l <"$work/ips") instructions are what was executed"
 
