@@ -105,6 +105,18 @@ ok 'a full disk: what was recorded is one' valid small/full
 is "$(ls small)" full 'a full disk: nothing else is left'
 umount small
 
+# It fills up amid the recording, and what does not fit first is a record of a process: a ring is written at the end.
+mount -t tmpfs -o size=8m tmpfs small
+begin taskset -c 0 ptwatch record -u -C 1 --ring 64k -o small/records
+dd if=/dev/zero of=small/filler bs=64k 2>/dev/null
+busy_until_ended() { ended "$pid" || { ls / >/dev/null; ls / >/dev/null; ended "$pid"; }; }
+until_true busy_until_ended
+finish
+is "$status" 1 'a disk that fills up: status 1'
+like "$stderr" 'No space left on device.*; what was recorded until then is kept in small/records' 'a disk that fills up: says so'
+is "$(echo small/*)" 'small/filler small/records' 'a disk that fills up: the recording is there'
+umount small
+
 # ---- nothing is lost uncounted
 
 bytes() { rdmsr -p 1 -u "$1" 2>/dev/null || python3 -c 'import os, struct, sys
