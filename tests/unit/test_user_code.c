@@ -321,6 +321,51 @@ static void build_ids(void **state)
 	file_name = NULL;
 }
 
+/* The records of an event are read as that event has them, where another one has less in its own. */
+static void other_layout(void **state)
+{
+	static const uint8_t trace[] = { AT_200, PAD8 };
+	struct ptw_recording *rec;
+	uint64_t head[5], type;
+	size_t size;
+	int seen = 0;
+	FILE *file;
+
+	put_elf("lib", id_of_one, one, sizeof(one));
+	begin();
+	is_on_cpu(10);
+	maps(100, CODE, in_dir("lib"), id_of_one);
+	assert_int_equal(ptw_recording_add_trace(writer, 0, trace, sizeof(trace) & ~7UL, NULL, 0, &err), 0);
+	assert_int_equal(ptw_recording_finish(writer, &err), 0);
+	/* The event of the trace, which is the first, does without the CPU. */
+	file = fopen(in_dir("recording/data"), "r+");
+	assert_non_null(file);
+	assert_int_equal(fread(head, sizeof(head), 1, file), 1);
+	assert_int_equal(fseek(file, head[3] + 24, SEEK_SET), 0);
+	assert_int_equal(fread(&type, sizeof(type), 1, file), 1);
+	assert_true(type & PERF_SAMPLE_CPU);
+	type &= ~(uint64_t)PERF_SAMPLE_CPU;
+	assert_int_equal(fseek(file, head[3] + 24, SEEK_SET), 0);
+	assert_int_equal(fwrite(&type, sizeof(type), 1, file), 1);
+	fclose(file);
+	rec = ptw_recording_open(in_dir("recording"), &err);
+	if (!rec)
+		fail_msg("%s", err.text);
+	for (size_t i = 0; i < rec->side_count; i++) {
+		const struct ptw_side_event *e = &rec->side[i];
+
+		if (e->time != 10 && e->time != 100)
+			continue;
+		assert_int_equal(e->type == PTW_SIDE_SWITCH ? e->other_pid : e->pid, PID);
+		assert_int_equal(e->cpu, 0);
+		ptw_recording_side_record(rec, e, &size);
+		assert_int_equal(size, ((const struct perf_event_header *)e->record)->size - sizeof(struct perf_sample_id));
+		seen++;
+	}
+	assert_int_equal(seen, 2);
+	ptw_recording_close(rec);
+}
+
 /* ---- files that are not here ---- */
 
 /* What is said of the gap at the first instruction, and what to do. */
@@ -415,6 +460,7 @@ int main(void)
 		cmocka_unit_test(programs),
 		cmocka_unit_test(mode_32),
 		cmocka_unit_test(build_ids),
+		cmocka_unit_test(other_layout),
 		cmocka_unit_test(missing_files),
 	};
 

@@ -56,6 +56,13 @@ struct mapping {
 	uint8_t id_size;
 };
 
+/* What one event's records end with, and the ids of that event */
+struct event_layout {
+	struct ptw_sample_id_layout sample_id;
+	const uint8_t *id;
+	size_t ids;
+};
+
 /* A file's build id from the header's list */
 struct build_id {
 	const char *path;	/* in the mapped file */
@@ -95,7 +102,9 @@ struct reader {
 	char release[128];
 	const uint8_t *info;	/* the AUXTRACE_INFO record */
 	size_t info_size;
-	struct ptw_sample_id_layout sample_id;	/* of all events; only where they agree */
+	struct ptw_sample_id_layout sample_id;	/* of all events; where they don't agree, zeros, and: */
+	struct event_layout *layout;	/* one for each event, known by the id that ends its records */
+	size_t layouts;
 	uint64_t pt_config;
 	bool kernel_traced;
 	bool unfinished;	/* nobody wrote how long it is: it goes on to the end of the file */
@@ -278,9 +287,12 @@ static int read_attrs(struct reader *r, uint32_t pmu)
 {
 	uint64_t step = r->head.attr_size, count;
 	struct perf_file_range ids;
-	bool found = false;
+	bool found = false, agree = true, known = true;
 
 	count = r->head.attrs.size / step;
+	r->layout = calloc(count ? count : 1, sizeof(*r->layout));
+	if (!r->layout)
+		return out_of_memory(r);
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t at = r->head.attrs.offset + i * step;
 		struct perf_event_attr attr = { .type = 0 };
@@ -296,17 +308,42 @@ static int read_attrs(struct reader *r, uint32_t pmu)
 		}
 		layout = attr.sample_id_all ? ptw_side_layout(attr.sample_type) :
 					      (struct ptw_sample_id_layout){ 0 };
-		/* perf gives all its events the same one, for this reason. */
+		/* perf gives all its events the same one, but for the changes of code of --kcore. */
 		if (i == 0)
 			r->sample_id = layout;
-		else if (memcmp(&r->sample_id, &layout, sizeof(layout)))
-			r->sample_id = (struct ptw_sample_id_layout){ 0 };
-		/* Nothing here needs the ids, but perf does; and they are the last that is written. */
+		agree = agree && !memcmp(&r->sample_id, &layout, sizeof(layout));
+		known = known && attr.sample_id_all && attr.sample_type & PERF_SAMPLE_IDENTIFIER;
 		memcpy(&ids, r->map + at + step - sizeof(ids), sizeof(ids));
+		r->layout[r->layouts].sample_id = layout;
+		if (inside(r, ids.offset, ids.size)) {
+			r->layout[r->layouts].id = r->map + ids.offset;
+			r->layout[r->layouts].ids = ids.size / sizeof(uint64_t);
+		}
+		r->layouts++;
+		/* perf needs the ids; and they are the last that is written. */
 		if (ids.size && !inside(r, ids.offset, ids.size) && !r->cut_ids)
 			r->cut_ids = ids.offset > r->size ? ids.offset : r->size;
 	}
+	if (!agree)
+		r->sample_id = (struct ptw_sample_id_layout){ 0 };
+	if (agree || !known)
+		r->layouts = 0;
 	return found ? 0 : damaged(r, r->head.attrs.offset, "no attribute of the Intel PT event");
+}
+
+/* What the @size bytes of a record end with; what perf makes itself has the id 0, and is as the first event's are. */
+static const struct ptw_sample_id_layout *layout_of(const struct reader *r, const uint8_t *record, size_t size)
+{
+	uint64_t id;
+
+	if (!r->layouts || size < sizeof(struct perf_event_header) + sizeof(id))
+		return &r->sample_id;
+	id = get64(record + size - sizeof(id));
+	for (size_t i = 0; i < r->layouts; i++)
+		for (size_t n = 0; n < r->layout[i].ids; n++)
+			if (get64(r->layout[i].id + n * sizeof(id)) == id)
+				return &r->layout[i].sample_id;
+	return &r->layout[0].sample_id;
 }
 
 static int read_header(struct reader *r)
@@ -783,7 +820,7 @@ static int take_event(struct reader *r, struct sorting *s, const uint8_t *record
 	if (!grown)
 		return out_of_memory(r);
 	s->event = grown;
-	if (!ptw_side_take(&grown[s->events], record, size, &r->sample_id))
+	if (!ptw_side_take(&grown[s->events], record, size, layout_of(r, record, size)))
 		return 0;
 	if (s->events && compare_side(&grown[s->events - 1], &grown[s->events]) > 0)
 		s->sorted = false;
@@ -1222,7 +1259,7 @@ const void *ptw_recording_side_record(const struct ptw_recording *recording, con
 
 	/* Its size was checked when it was read. */
 	memcpy(&header, event->record, sizeof(header));
-	*size = header.size - r->sample_id.size;
+	*size = header.size - layout_of(r, event->record, header.size)->size;
 	return event->record;
 }
 
@@ -1473,6 +1510,7 @@ void ptw_recording_close(struct ptw_recording *recording)
 		free(r->chunk);
 		free(r->mapping);
 		free(r->build_id);
+		free(r->layout);
 		if (!r->side.count)
 			free((void *)recording->side);
 		ptw_spool_free(&r->side);
