@@ -112,3 +112,6 @@ _tap_end() {
 trap _tap_end EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+# Where a test leaves what it made, for who wants to look at it
+if [[ -n ${PTWATCH_KEEP_LOGS:-} ]]; then mkdir -p "$PTWATCH_KEEP_LOGS"; fi
