@@ -28,11 +28,11 @@ is "$(sed -n '/EVD/,$p' "$tmp/out")" '0000001b  EVD        type 0 0xdeadbeef
 
 run insns "${args[@]}" --no-time
 # libipt 2.1 gives the IRET its address, 2.2 does not.
-is "$status $(sed 's/^--- iret at 0x0000000000001011$/--- iret/' "$tmp/out")" '0 --- enabled at 0x0000000000001000
+is "$status $(sed 's/^--- iret at 0x0000000000001011 \[code\]$/--- iret/' "$tmp/out")" '0 --- enabled at 0x0000000000001000 [code]
 0000000000001000  nop
 0000000000001001  nop
---- vector 14 at 0x0000000000001002
---- interrupt at 0x0000000000001002 → 0x0000000000001010
+--- vector 14 at 0x0000000000001002 [code]
+--- interrupt at 0x0000000000001002 [code] → 0x0000000000001010 [code]
 0000000000001010  nop
 0000000000001011  iretq
 --- iret
