@@ -178,18 +178,16 @@ static void text_packets(const struct ptw_stat *s, struct ptw_out *out)
 	}
 }
 
-/* Switches are recorded of all that runs; of interest is what is traced, and what belongs to it. */
-static bool is_traced(const struct ptw_stat *s, const struct ptw_stat_thread *thread,
-		      const struct ptw_thread *(*get)(void *context, uint32_t index), void *context)
+static bool is_traced(const struct ptw_stat_thread *thread)
 {
-	int32_t pid = get(context, thread->index)->pid;
+	return thread->insns || thread->gaps;
+}
 
-	if (thread->insns || thread->gaps)
-		return true;
-	for (size_t i = 0; pid > 0 && i < s->thread_count; i++)
-		if ((s->thread[i].insns || s->thread[i].gaps) && get(context, s->thread[i].index)->pid == pid)
-			return true;
-	return false;
+static int by_number(const void *a, const void *b)
+{
+	int32_t na = *(const int32_t *)a, nb = *(const int32_t *)b;
+
+	return na < nb ? -1 : na > nb;
 }
 
 static int most_first(const void *a, const void *b)
@@ -269,12 +267,22 @@ static void json_thread(const struct ptw_stat_thread *t, const struct ptw_thread
 void ptw_stat_write(const struct ptw_stat *s, const struct ptw_thread *(*get)(void *context, uint32_t index), void *context,
 		    bool json, struct ptw_out *out)
 {
-	struct ptw_stat_thread *thread = calloc(s->thread_count ? s->thread_count : 1, sizeof(*thread));
-	size_t count = 0, i;
+	size_t room = s->thread_count ? s->thread_count : 1, count = 0, pids = 0, i;
+	struct ptw_stat_thread *thread = calloc(room, sizeof(*thread));
+	int32_t *pid = calloc(room, sizeof(*pid));	/* of processes that are traced */
 
+	for (i = 0; pid && i < s->thread_count; i++) {
+		pid[pids] = is_traced(&s->thread[i]) ? get(context, s->thread[i].index)->pid : -1;
+		pids += pid[pids] > 0;
+	}
+	if (pids)
+		qsort(pid, pids, sizeof(*pid), by_number);
+	/* Switches are recorded of all that runs; of interest is what is traced, and what belongs to it. */
 	for (i = 0; thread && i < s->thread_count; i++)
-		if (s->thread[i].seen && is_traced(s, &s->thread[i], get, context))
+		if (s->thread[i].seen && (is_traced(&s->thread[i]) || (pids && bsearch(&get(context, s->thread[i].index)->pid, pid, pids,
+											 sizeof(*pid), by_number))))
 			thread[count++] = s->thread[i];
+	free(pid);
 	if (count)
 		qsort(thread, count, sizeof(*thread), most_first);
 	if (json) {
