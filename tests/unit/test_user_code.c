@@ -326,7 +326,7 @@ static void other_layout(void **state)
 {
 	static const uint8_t trace[] = { AT_200, PAD8 };
 	struct ptw_recording *rec;
-	uint64_t head[5], type;
+	uint64_t head[5], type, ids[2] = { 0 };
 	size_t size;
 	int seen = 0;
 	FILE *file;
@@ -364,6 +364,19 @@ static void other_layout(void **state)
 	}
 	assert_int_equal(seen, 2);
 	ptw_recording_close(rec);
+
+	/* Each event claims the whole file for its ids: what a record ends with is looked up for each of them. */
+	file = fopen(in_dir("recording/data"), "r+");
+	assert_non_null(file);
+	assert_int_equal(fseek(file, 0, SEEK_END), 0);
+	ids[1] = ftell(file);
+	for (size_t i = 1; i * head[2] <= head[4]; i++) {
+		assert_int_equal(fseek(file, head[3] + i * head[2] - sizeof(ids), SEEK_SET), 0);
+		assert_int_equal(fwrite(ids, sizeof(ids), 1, file), 1);
+	}
+	fclose(file);
+	assert_null(ptw_recording_open(in_dir("recording"), &err));
+	assert_non_null(strstr(err.text, "more event ids than the file has room for"));
 }
 
 /* ---- files that are not here ---- */

@@ -386,9 +386,7 @@ static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 	if (!space)
 		return -1;
 	ptw_side_detail(e, &d);
-	/* The kernel gives both the same name; only a 32-bit program has it there. */
-	if (!strcmp(d.name, PTW_VDSO) && d.addr < 1ULL << 32)
-		d.name = PTW_VDSO_32;
+	d.name = ptw_binary_mapped(d.name, d.addr);
 	path = ptw_recording_binary(code->rec, d.name, d.id, d.id_size);
 	map = (struct code_map){
 		.start = d.addr, .end = d.addr + d.size, .offset = d.pgoff, .since = e->time, .until = CODE_ALWAYS,

@@ -84,7 +84,6 @@ static char *find_cached(const uint8_t *id, size_t size, bool vdso)
 
 char *ptw_binary_find(const char *name, const uint8_t *id, size_t id_size, time_t recorded)
 {
-	bool vdso = !strcmp(name, PTW_VDSO) || !strcmp(name, PTW_VDSO_32);
 	struct stat st;
 
 	if (id_size > ID_MAX)
@@ -92,7 +91,17 @@ char *ptw_binary_find(const char *name, const uint8_t *id, size_t id_size, time_
 	if (name[0] == '/' && name[1] != '/' && is_file(name, &st) &&
 	    (id && id_size ? ptw_binary_has_id(name, id, id_size) : st.st_mtime <= recorded))
 		return strdup(name);
-	return id && id_size ? find_cached(id, id_size, vdso) : NULL;
+	return id && id_size ? find_cached(id, id_size, ptw_binary_is_vdso(name)) : NULL;
+}
+
+bool ptw_binary_is_vdso(const char *name)
+{
+	return !strcmp(name, PTW_VDSO) || !strcmp(name, PTW_VDSO_32);
+}
+
+const char *ptw_binary_mapped(const char *name, uint64_t addr)
+{
+	return !strcmp(name, PTW_VDSO) && addr < 1ULL << 32 ? PTW_VDSO_32 : name;
 }
 
 const char *ptw_binary_known_as(const char *name)

@@ -27,6 +27,16 @@ char *ptw_binary_find(const char *name, const uint8_t *id, size_t id_size, time_
  */
 void ptw_binary_missing(const char *name, const uint8_t *id, size_t id_size, char **gap, char **advice);
 
+/** ptw_binary_is_vdso() - PTW_VDSO or PTW_VDSO_32 */
+bool ptw_binary_is_vdso(const char *name);
+
+/**
+ * ptw_binary_mapped() - what was mapped as @name at @addr, by its own name
+ *
+ * The kernel calls both vDSOs PTW_VDSO; only a 32-bit program has it below 4 GiB.
+ */
+const char *ptw_binary_mapped(const char *name, uint64_t addr);
+
 /** ptw_binary_known_as() - what people call a file that was mapped as @name, wherever its code is kept: the last part */
 const char *ptw_binary_known_as(const char *name);
 

@@ -56,11 +56,10 @@ struct mapping {
 	uint8_t id_size;
 };
 
-/* What one event's records end with, and the ids of that event */
-struct event_layout {
+/* The id of an event, and what its records end with */
+struct event_id {
+	uint64_t id;
 	struct ptw_sample_id_layout sample_id;
-	const uint8_t *id;
-	size_t ids;
 };
 
 /* A file's build id from the header's list */
@@ -102,9 +101,10 @@ struct reader {
 	char release[128];
 	const uint8_t *info;	/* the AUXTRACE_INFO record */
 	size_t info_size;
-	struct ptw_sample_id_layout sample_id;	/* of all events; where they don't agree, zeros, and: */
-	struct event_layout *layout;	/* one for each event, known by the id that ends its records */
-	size_t layouts;
+	/* What records end with: of all events, or of the first, and what others' do is told by the ids, in their order */
+	struct ptw_sample_id_layout sample_id;
+	struct event_id *event_id;
+	size_t event_ids;
 	uint64_t pt_config;
 	bool kernel_traced;
 	bool unfinished;	/* nobody wrote how long it is: it goes on to the end of the file */
@@ -264,10 +264,9 @@ static int read_features(struct reader *r, struct ptw_pt_params *p)
 	struct perf_early_features early;
 
 	/* The data section was checked with the header: it lies inside the file. */
-	if (!r->cut_at && !r->unfinished &&
-	    take_features(r, p, r->head.features, r->head.data.offset + r->head.data.size))
+	if (!is_cut(r) && take_features(r, p, r->head.features, r->head.data.offset + r->head.data.size))
 		return -1;
-	if ((!r->cut_at && !r->unfinished) || !inside(r, early_at, sizeof(early)))
+	if (!is_cut(r) || !inside(r, early_at, sizeof(early)))
 		return 0;
 	memcpy(&early, r->map + early_at, sizeof(early));
 	if (early.magic != PERF_EARLY_MAGIC)
@@ -279,71 +278,105 @@ static int read_features(struct reader *r, struct ptw_pt_params *p)
 	return 0;
 }
 
+static void get_attr(const struct reader *r, uint64_t i, struct perf_event_attr *attr, struct perf_file_range *ids)
+{
+	const uint8_t *p = r->map + r->head.attrs.offset + i * r->head.attr_size;
+	size_t size = r->head.attr_size - sizeof(*ids);
+
+	/* Older files hold shorter ones; what a newer one adds is of no interest here. */
+	memset(attr, 0, sizeof(*attr));
+	memcpy(attr, p, size < sizeof(*attr) ? size : sizeof(*attr));
+	memcpy(ids, p + size, sizeof(*ids));
+}
+
+static struct ptw_sample_id_layout layout_by(const struct perf_event_attr *attr)
+{
+	return attr->sample_id_all ? ptw_side_layout(attr->sample_type) : (struct ptw_sample_id_layout){ 0 };
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	const struct event_id *ia = a, *ib = b;
+
+	return ia->id < ib->id ? -1 : ia->id > ib->id;
+}
+
+static int read_event_ids(struct reader *r, uint64_t attrs)
+{
+	uint64_t total = 0, room = r->size / sizeof(uint64_t);
+	struct perf_event_attr attr;
+	struct perf_file_range ids;
+
+	for (uint64_t i = 0; i < attrs; i++) {
+		get_attr(r, i, &attr, &ids);
+		if (inside(r, ids.offset, ids.size))
+			total += ids.size / sizeof(uint64_t);
+		if (total > room)
+			return damaged(r, ids.offset, "more event ids than the file has room for");
+	}
+	r->event_id = reallocarray(NULL, total ? total : 1, sizeof(*r->event_id));
+	if (!r->event_id)
+		return out_of_memory(r);
+	for (uint64_t i = 0; i < attrs; i++) {
+		get_attr(r, i, &attr, &ids);
+		for (uint64_t n = 0; inside(r, ids.offset, ids.size) && n < ids.size / sizeof(uint64_t); n++)
+			r->event_id[r->event_ids++] = (struct event_id){ get64(r->map + ids.offset + n * sizeof(uint64_t)),
+									 layout_by(&attr) };
+	}
+	qsort(r->event_id, r->event_ids, sizeof(*r->event_id), compare_ids);
+	return 0;
+}
+
 /*
  * How Intel PT was set up: the attribute of the event of the PMU of type @pmu, which AUXTRACE_INFO
  * has named
  */
 static int read_attrs(struct reader *r, uint32_t pmu)
 {
-	uint64_t step = r->head.attr_size, count;
-	struct perf_file_range ids;
+	uint64_t count = r->head.attrs.size / r->head.attr_size;
 	bool found = false, agree = true, known = true;
 
-	count = r->head.attrs.size / step;
-	r->layout = calloc(count ? count : 1, sizeof(*r->layout));
-	if (!r->layout)
-		return out_of_memory(r);
 	for (uint64_t i = 0; i < count; i++) {
-		uint64_t at = r->head.attrs.offset + i * step;
-		struct perf_event_attr attr = { .type = 0 };
 		struct ptw_sample_id_layout layout;
+		struct perf_event_attr attr;
+		struct perf_file_range ids;
 
-		/* Older files hold shorter ones; what a newer one adds is of no interest here. */
-		memcpy(&attr, r->map + at, step - sizeof(struct perf_file_range) < sizeof(attr) ?
-		       step - sizeof(struct perf_file_range) : sizeof(attr));
+		get_attr(r, i, &attr, &ids);
 		if (attr.type == pmu && !found) {
 			r->pt_config = attr.config;
 			r->kernel_traced = !attr.exclude_kernel;
 			found = true;
 		}
-		layout = attr.sample_id_all ? ptw_side_layout(attr.sample_type) :
-					      (struct ptw_sample_id_layout){ 0 };
+		layout = layout_by(&attr);
 		/* perf gives all its events the same one, but for the changes of code of --kcore. */
 		if (i == 0)
 			r->sample_id = layout;
 		agree = agree && !memcmp(&r->sample_id, &layout, sizeof(layout));
 		known = known && attr.sample_id_all && attr.sample_type & PERF_SAMPLE_IDENTIFIER;
-		memcpy(&ids, r->map + at + step - sizeof(ids), sizeof(ids));
-		r->layout[r->layouts].sample_id = layout;
-		if (inside(r, ids.offset, ids.size)) {
-			r->layout[r->layouts].id = r->map + ids.offset;
-			r->layout[r->layouts].ids = ids.size / sizeof(uint64_t);
-		}
-		r->layouts++;
 		/* perf needs the ids; and they are the last that is written. */
 		if (ids.size && !inside(r, ids.offset, ids.size) && !r->cut_ids)
 			r->cut_ids = ids.offset > r->size ? ids.offset : r->size;
 	}
+	if (!found)
+		return damaged(r, r->head.attrs.offset, "no attribute of the Intel PT event");
+	if (!agree && known)
+		return read_event_ids(r, count);
 	if (!agree)
 		r->sample_id = (struct ptw_sample_id_layout){ 0 };
-	if (agree || !known)
-		r->layouts = 0;
-	return found ? 0 : damaged(r, r->head.attrs.offset, "no attribute of the Intel PT event");
+	return 0;
 }
 
 /* What the @size bytes of a record end with; what perf makes itself has the id 0, and is as the first event's are. */
 static const struct ptw_sample_id_layout *layout_of(const struct reader *r, const uint8_t *record, size_t size)
 {
-	uint64_t id;
+	const struct event_id *found = NULL;
+	struct event_id key;
 
-	if (!r->layouts || size < sizeof(struct perf_event_header) + sizeof(id))
-		return &r->sample_id;
-	id = get64(record + size - sizeof(id));
-	for (size_t i = 0; i < r->layouts; i++)
-		for (size_t n = 0; n < r->layout[i].ids; n++)
-			if (get64(r->layout[i].id + n * sizeof(id)) == id)
-				return &r->layout[i].sample_id;
-	return &r->layout[0].sample_id;
+	if (r->event_ids && size >= sizeof(struct perf_event_header) + sizeof(key.id)) {
+		key.id = get64(record + size - sizeof(key.id));
+		found = bsearch(&key, r->event_id, r->event_ids, sizeof(key), compare_ids);
+	}
+	return found ? &found->sample_id : &r->sample_id;
 }
 
 static int read_header(struct reader *r)
@@ -449,9 +482,7 @@ static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_ev
 			r->kernel_text = m.pgoff;
 		return 0;
 	}
-	/* The kernel gives both the same name; only a 32-bit program has it there. */
-	if (!strcmp(name, PTW_VDSO) && m.addr < 1ULL << 32)
-		m.path = PTW_VDSO_32;
+	m.path = ptw_binary_mapped(name, m.addr);
 	if (mode != PERF_RECORD_MISC_USER || (h->misc & PERF_RECORD_MISC_MMAP_DATA) || !strncmp(name, "//", 2) ||
 	    (name[0] != '/' && strcmp(name, PTW_VDSO)))
 		return 0;
@@ -1178,8 +1209,7 @@ static const char *binary_path(struct reader *r, const char *name, const uint8_t
 		}
 	}
 	/* The vDSO is no file; a recording of ours brings both along. */
-	if ((!strcmp(name, PTW_VDSO) || !strcmp(name, PTW_VDSO_32)) && r->dir &&
-	    asprintf(&want.path, "%s/%s", r->dir, !strcmp(name, PTW_VDSO) ? "vdso" : "vdso32") < 0)
+	if (ptw_binary_is_vdso(name) && r->dir && asprintf(&want.path, "%s/%s", r->dir, ptw_binary_known_as(name)) < 0)
 		want.path = NULL;
 	if (want.path && access(want.path, R_OK)) {
 		free(want.path);
@@ -1510,7 +1540,7 @@ void ptw_recording_close(struct ptw_recording *recording)
 		free(r->chunk);
 		free(r->mapping);
 		free(r->build_id);
-		free(r->layout);
+		free(r->event_id);
 		if (!r->side.count)
 			free((void *)recording->side);
 		ptw_spool_free(&r->side);
