@@ -537,6 +537,19 @@ out:
 	return ret;
 }
 
+static int loaded_modules(struct copy *copy, struct ptw_error *err)
+{
+	char path[4096], *text;
+	size_t size;
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/modules", copy->proc);
+	text = ptw_read_text(path, &size, err);
+	ret = text ? read_modules(copy, text, err) : -1;
+	free(text);
+	return ret;
+}
+
 static bool has_module(const struct ptw_kernel_layout *layout, const struct ptw_kernel_module *module)
 {
 	for (size_t i = 0; i < layout->modules; i++)
@@ -549,15 +562,12 @@ int ptw_kernel_copy_late(const char *proc, const char *dir, const struct ptw_ker
 			 struct ptw_kernel_layout *late, struct ptw_error *err)
 {
 	struct copy copy = { .proc = proc, .layout = late };
-	char from[4096], to[4096], *text;
-	size_t size, n = 0;
+	char from[4096], to[4096];
 	int fd = -1, ret;
+	size_t n = 0;
 
 	memset(late, 0, sizeof(*late));
-	snprintf(from, sizeof(from), "%s/modules", proc);
-	text = ptw_read_text(from, &size, err);
-	ret = text ? read_modules(&copy, text, err) : -1;
-	free(text);
+	ret = loaded_modules(&copy, err);
 	for (size_t i = 0; i < late->modules; i++)
 		if (!has_module(known, &late->module[i]))
 			late->module[n++] = late->module[i];
@@ -663,16 +673,11 @@ int ptw_kernel_compare(const char *proc, const char *dir, const struct ptw_kerne
 	struct ptw_kernel_layout loaded = { 0 };
 	struct copy modules = { .proc = proc, .layout = &loaded };
 	struct comparison c = { .fd = { -1, -1 }, .page = page, .arg = arg };
-	char from[4096], *text;
-	size_t size;
 	int ret;
 
 	snprintf(c.path[0], sizeof(c.path[0]), "%s/kcore", dir);
 	snprintf(c.path[1], sizeof(c.path[1]), "%s/kcore", proc);
-	snprintf(from, sizeof(from), "%s/modules", proc);
-	text = ptw_read_text(from, &size, err);
-	ret = text ? read_modules(&modules, text, err) : -1;
-	free(text);
+	ret = loaded_modules(&modules, err);
 	for (int i = 0; i < 2 && !ret; i++) {
 		c.fd[i] = open(c.path[i], O_RDONLY | O_CLOEXEC);
 		if (c.fd[i] < 0)
@@ -683,10 +688,8 @@ int ptw_kernel_compare(const char *proc, const char *dir, const struct ptw_kerne
 	if (!ret)
 		ret = compare_range(&c, page_down(known->text), page_up(known->etext), err);
 	for (size_t i = 0; i < known->modules && !ret; i++)
-		for (size_t j = 0; j < loaded.modules; j++)
-			if (loaded.module[j].addr == known->module[i].addr &&
-			    !strcmp(loaded.module[j].name, known->module[i].name))
-				ret = compare_range(&c, page_down(known->module[i].addr), module_text_end(&known->module[i]), err);
+		if (has_module(&loaded, &known->module[i]))
+			ret = compare_range(&c, page_down(known->module[i].addr), module_text_end(&known->module[i]), err);
 	for (int i = 0; i < 2; i++) {
 		if (c.fd[i] >= 0)
 			close(c.fd[i]);

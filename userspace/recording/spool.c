@@ -42,37 +42,36 @@ static int write_out(struct ptw_spool *s)
 	return 0;
 }
 
+/* From here on only what is on its way to the file is in memory. */
+static int spill(struct ptw_spool *s)
+{
+	char path[PATH_MAX];
+
+	s->fd = ptw_temporary_file(path, sizeof(path));
+	if (s->fd < 0)
+		return -1;
+	s->spilt = true;
+	return write_out(s);
+}
+
 static int make_room(struct ptw_spool *s)
 {
 	size_t room = s->room ? 2 * s->room : 64 * s->item;
-	char path[PATH_MAX];
 	uint8_t *grown;
 
-	if (!s->spilt && room <= s->limit) {
-		grown = realloc(s->buffer, room);
-		if (!grown)
+	if (s->spilt)
+		return write_out(s);
+	if (room > s->limit) {
+		if (spill(s))
 			return -1;
-		s->buffer = grown;
-		s->room = room;
-		return 0;
-	}
-	if (!s->spilt) {
-		s->fd = ptw_temporary_file(path, sizeof(path));
-		if (s->fd < 0)
-			return -1;
-		s->spilt = true;
-		if (write_out(s))
-			return -1;
-		/* From here on only what is on its way to the file is in memory. */
 		room = WRITE_SIZE / s->item * s->item;
-		grown = realloc(s->buffer, room);
-		if (!grown)
-			return -1;
-		s->buffer = grown;
-		s->room = room;
-		return 0;
 	}
-	return write_out(s);
+	grown = realloc(s->buffer, room);
+	if (!grown)
+		return -1;
+	s->buffer = grown;
+	s->room = room;
+	return 0;
 }
 
 int ptw_spool_add(struct ptw_spool *s, const void *item)

@@ -523,6 +523,21 @@ static void feature(const struct ptw_recording_writer *w, unsigned int bit, stru
 	}
 }
 
+/* The features @bits to the buffer, which is at @base of the file: their ranges to @range, and that they are there to @features */
+static void add_features(const struct ptw_recording_writer *w, const uint8_t *bits, size_t count, uint64_t base, struct buffer *b,
+			 struct perf_file_range *range, uint64_t features[4])
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t before = b->size;
+
+		feature(w, bits[i], b);
+		range[i] = (struct perf_file_range){ base + before, b->size - before };
+		features[bits[i] / 64] |= 1ULL << bits[i] % 64;
+	}
+	while (b->size % 8)
+		buffer_add(b, "", 1);
+}
+
 /* What can't be told later when it is missing */
 static int put_early_features(struct ptw_recording_writer *w, struct ptw_error *err)
 {
@@ -533,15 +548,7 @@ static int put_early_features(struct ptw_recording_writer *w, struct ptw_error *
 	uint64_t base = w->offset + sizeof(early) + sizeof(range);
 	int ret;
 
-	for (size_t i = 0; i < sizeof(bits); i++) {
-		size_t before = b.size;
-
-		feature(w, bits[i], &b);
-		range[i] = (struct perf_file_range){ base + before, b.size - before };
-		early.features[bits[i] / 64] |= 1ULL << bits[i] % 64;
-	}
-	while (b.size % 8)
-		buffer_add(&b, "", 1);
+	add_features(w, bits, sizeof(bits), base, &b, range, early.features);
 	if (b.failed)
 		ret = out_of_memory(err);
 	else
@@ -615,15 +622,7 @@ static int put_tail(struct ptw_recording_writer *w, struct ptw_error *err)
 	uint64_t base = w->offset + sizeof(range), size = w->offset - w->start, features[4] = { 0 }, ids;
 	int ret;
 
-	for (size_t i = 0; i < sizeof(bits); i++) {
-		size_t before = b.size;
-
-		feature(w, bits[i], &b);
-		range[i] = (struct perf_file_range){ base + before, b.size - before };
-		features[bits[i] / 64] |= 1ULL << bits[i] % 64;
-	}
-	while (b.size % 8)
-		buffer_add(&b, "", 1);
+	add_features(w, bits, sizeof(bits), base, &b, range, features);
 	ids = base + b.size;
 	for (size_t event = 0; event < EVENTS; event++) {
 		for (size_t i = 0; i < event_ids(w, event); i++)

@@ -205,15 +205,19 @@ static void format_name(char *buf, size_t size, const char *name, int width)
 /* "sym+0x1d [module]"; @width: at most so many columns for the symbol, 0: as many as it has */
 static int format_place(char *buf, size_t size, const struct ptw_place *place, uint64_t addr, int width)
 {
+	struct ptw_place shorter = *place;
+	struct ptw_symbol symbol;
 	char name[256];
 
 	if (!addr)
 		return snprintf(buf, size, "?");
-	if (!place->symbol)
+	if (!place->symbol || !width)
 		return ptw_place_text(place, addr, buf, size);
 	format_name(name, sizeof(name), place->symbol->name, width);
-	return snprintf(buf, size, place->object ? "%s+0x%" PRIx64 " [%s]" : "%s+0x%" PRIx64, name, addr - place->start,
-			place->object);
+	symbol = *place->symbol;
+	symbol.name = name;
+	shorter.symbol = &symbol;
+	return ptw_place_text(&shorter, addr, buf, size);
 }
 
 static int text_times(const struct ptw_calls *c, char *buf, size_t size, const struct line *line)
