@@ -95,6 +95,9 @@ ranges=4 cr3=taken pend=taken bytes=taken' --
 model single-entry 'pt=1 vmx=0 leaf14=1/f/1 leaf14.1=2490002/3f3fff
 ctl=3307782f8e mtc=249 cyc=3fff psb=3f topa=taken single=#GP nobranch=taken
 ranges=2 cr3=taken pend=#GP bytes=taken' -- tsx
+model goldmont 'pt=1 vmx=0 leaf14=1/1f/7 leaf14.1=2490002/3f3fff
+ctl=3307783fae mtc=249 cyc=3fff psb=3f topa=taken single=taken nobranch=taken
+ranges=2 cr3=taken pend=#GP bytes=taken' -- none
 model none 'pt=0 vmx=0 leaf14=0/0/0 leaf14.1=0/0
 ctl=fffffffffffffffe mtc=ffff cyc=ffff psb=ffff topa=taken single=taken nobranch=taken
 ranges=4 cr3=taken pend=taken bytes=taken' -- none
