@@ -2,6 +2,7 @@
 #include "flow/code.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,11 +13,13 @@
 
 #include "flow/jit.h"
 #include "recording/binary.h"
+#include "recording/room.h"
 
 #define PAGE		4096ULL
 #define PAGES_LIMIT	65536	/* pages of changing code */
 #define MAPS_LIMIT	32768	/* of a process; more is damage */
-#define ALL_MAPS_LIMIT	(1u << 20)
+#define COPIES_LIMIT	(1u << 20)	/* of mappings that children have from their parents */
+#define ROOM_LIMIT	(16u << 20)	/* bytes in memory of what is known of processes */
 #define NOTES		64
 #define BASES		8	/* generations that are looked through */
 
@@ -48,6 +51,7 @@ struct code_map {
 	const char *name;	/* of the file, as it was mapped: a cache calls it otherwise */
 	const char *missing;	/* what is said then */
 	uint64_t since, until;
+	uint64_t reach;		/* how far it and those before it in a sorted space go */
 	const struct ptw_symbol *symbol;	/* of CODE_JIT */
 	uint8_t kind;		/* enum map_kind */
 };
@@ -73,17 +77,26 @@ struct code_space {
 	uint64_t since, until;
 	bool began;		/* with the program that it runs: all that it maps is told */
 	struct code_space *older;	/* of the same process, before it ran another program */
+	struct code_space *skip;	/* one that is much older, so that of many the right one is soon found */
+	size_t depth;			/* so many are older */
+	struct code_space *next;	/* of all */
 	/* What is not mapped here is as in the parent at the time of the fork: most children soon run another program. */
 	const struct code_space *base;
 	uint64_t base_time;
 	unsigned int bases;
 	struct code_map *map;	/* once all are known sorted by address */
 	size_t maps;
-	uint64_t *reach;	/* of each map: how far it and those before it go */
 	struct change *change;
 	size_t changes;
 	bool names_tried;
 	struct ptw_symbols *names;	/* of generated code, from a perf map file */
+	struct code_space *next_named;
+};
+
+/* Of a hash */
+struct newest {
+	struct code_space *space;	/* of a process, the newest one; NULL: free */
+	int32_t pid;
 };
 
 struct poke {
@@ -102,12 +115,18 @@ struct ptw_code {
 	struct code_map *flat;	/* the recording's image; the later one wins */
 	size_t flats;
 	const char *unreadable;
-	struct code_space **space;
+	/*
+	 * A recording may tell of millions of processes, of which few run at a time. All of this is found in @room: of
+	 * what was not looked at lately nothing need stay in memory.
+	 */
+	struct ptw_room room;
+	struct code_space *first, **last;
 	size_t spaces;
-	size_t maps;		/* of all spaces */
-	bool left_out;		/* there were more */
-	uint32_t *newest;	/* a hash: newest space of a process, + 1 */
-	size_t slots;
+	size_t copies;		/* of mappings, for children */
+	bool left_out;		/* there were more mappings than are kept */
+	struct newest *newest;
+	size_t slots, processes;
+	struct code_space *named;	/* those with names */
 	struct poke *poke;
 	size_t pokes;
 	size_t undo_size;
@@ -222,80 +241,92 @@ static struct code_file *file_of(struct ptw_code *code, const char *path)
 
 /* ---- processes ---- */
 
-static struct code_space **newest(const struct ptw_code *code, int32_t pid)
+/* The place of @pid, or the free one where it belongs */
+static struct newest *newest_of(struct newest *newest, size_t slots, int32_t pid)
 {
 	size_t h;
 
-	for (h = (uint32_t)pid * 2654435761u & (code->slots - 1); code->newest[h]; h = (h + 1) & (code->slots - 1))
-		if (code->space[code->newest[h] - 1]->pid == pid)
-			return &code->space[code->newest[h] - 1];
-	return NULL;
+	for (h = (uint32_t)pid * 2654435761u & (slots - 1); newest[h].space && newest[h].pid != pid; h = (h + 1) & (slots - 1))
+		;
+	return &newest[h];
 }
 
 static int grow_slots(struct ptw_code *code)
 {
 	size_t slots = code->slots ? 2 * code->slots : 64;
-	uint32_t *old = code->newest, *fresh = calloc(slots, sizeof(*fresh));
+	struct newest *fresh = ptw_room_alloc(&code->room, slots * sizeof(*fresh));
 
 	if (!fresh)
 		return -1;
-	for (size_t i = 0; i < code->slots; i++) {
-		size_t h;
-
-		if (!old[i])
-			continue;
-		for (h = (uint32_t)code->space[old[i] - 1]->pid * 2654435761u & (slots - 1); fresh[h]; )
-			h = (h + 1) & (slots - 1);
-		fresh[h] = old[i];
-	}
-	free(old);
+	for (size_t i = 0; i < code->slots; i++)
+		if (code->newest[i].space)
+			*newest_of(fresh, slots, code->newest[i].pid) = code->newest[i];
+	ptw_room_give_back(&code->room, code->newest, code->slots * sizeof(*fresh));
 	code->newest = fresh;
 	code->slots = slots;
 	return 0;
 }
 
+/*
+ * Distances grow so that any older one is reached in as many steps as the logarithm of how many there are (a skew-binary
+ * list).
+ */
+static struct code_space *skip_from(struct code_space *older)
+{
+	const struct code_space *far = older->skip;
+
+	if (far && far->skip && older->depth - far->depth == far->depth - far->skip->depth)
+		return far->skip;
+	return older;
+}
+
 static struct code_space *add_space(struct ptw_code *code, int32_t pid, uint64_t since)
 {
-	struct code_space **grown, *space;
-	size_t h;
+	struct code_space *space;
+	struct newest *slot;
 
-	if (2 * code->spaces >= code->slots && grow_slots(code))
+	if (2 * code->processes >= code->slots && grow_slots(code))
 		return NULL;
-	grown = grow(code->space, code->spaces, sizeof(*grown));
-	if (!grown)
-		return NULL;
-	code->space = grown;
-	space = calloc(1, sizeof(*space));
+	space = ptw_room_alloc(&code->room, sizeof(*space));
 	if (!space)
 		return NULL;
 	space->pid = pid;
 	space->since = since;
 	space->until = CODE_ALWAYS;
-	for (h = (uint32_t)pid * 2654435761u & (code->slots - 1); code->newest[h]; h = (h + 1) & (code->slots - 1)) {
-		if (code->space[code->newest[h] - 1]->pid == pid) {
-			space->older = code->space[code->newest[h] - 1];
-			space->older->until = since;
-			break;
-		}
+	slot = newest_of(code->newest, code->slots, pid);
+	if (slot->space) {
+		space->older = slot->space;
+		space->older->until = since;
+		space->skip = skip_from(space->older);
+		space->depth = space->older->depth + 1;
+	} else {
+		code->processes++;
 	}
-	code->space[code->spaces++] = space;
-	code->newest[h] = code->spaces;
+	*slot = (struct newest){ space, pid };
+	*code->last = space;
+	code->last = &space->next;
+	code->spaces++;
 	return space;
 }
 
-static struct code_space *current_space(struct ptw_code *code, int32_t pid, uint64_t time)
+static struct code_space *newest_space(const struct ptw_code *code, int32_t pid)
 {
-	struct code_space **space = code->slots ? newest(code, pid) : NULL;
+	return code->slots ? newest_of(code->newest, code->slots, pid)->space : NULL;
+}
 
-	return space ? *space : add_space(code, pid, 0);
+static struct code_space *current_space(struct ptw_code *code, int32_t pid)
+{
+	struct code_space *space = newest_space(code, pid);
+
+	return space ? space : add_space(code, pid, 0);
 }
 
 struct code_space *code_space_at(struct ptw_code *code, int32_t pid, uint64_t time)
 {
-	struct code_space **found = code->slots ? newest(code, pid) : NULL, *space = found ? *found : NULL;
+	struct code_space *space = newest_space(code, pid);
 
 	while (space && space->since > time && space->older)
-		space = space->older;
+		space = space->skip->since > time ? space->skip : space->older;
 	return space;
 }
 
@@ -309,12 +340,11 @@ static int put_map(struct ptw_code *code, struct code_space *space, const struct
 {
 	struct code_map *grown;
 
-	if (space->maps >= MAPS_LIMIT || code->maps >= ALL_MAPS_LIMIT) {
+	if (space->maps >= MAPS_LIMIT) {
 		code->left_out = true;
 		return 0;
 	}
-	code->maps++;
-	grown = grow(space->map, space->maps, sizeof(*grown));
+	grown = ptw_room_grow(&code->room, space->map, space->maps, sizeof(*grown));
 	if (!grown)
 		return -1;
 	space->map = grown;
@@ -365,7 +395,7 @@ static int replace(struct ptw_code *code, struct code_space *space, uint64_t sta
 				return -1;
 		}
 	}
-	grown = grow(space->change, space->changes, sizeof(*grown));
+	grown = ptw_room_grow(&code->room, space->change, space->changes, sizeof(*grown));
 	if (!grown)
 		return -1;
 	space->change = grown;
@@ -378,7 +408,7 @@ static int replace(struct ptw_code *code, struct code_space *space, uint64_t sta
 
 static int take_mmap(struct ptw_code *code, const struct ptw_side_event *e)
 {
-	struct code_space *space = current_space(code, e->pid, e->time);
+	struct code_space *space = current_space(code, e->pid);
 	struct ptw_side_detail d;
 	struct code_map map;
 	const char *path;
@@ -419,6 +449,12 @@ static int copy_maps(struct ptw_code *code, struct code_space *to, const struct 
 
 		if (map.since > time || map.until <= time)
 			continue;
+		/* Each record brings a mapping or two, but a fork may bring as many as there are. */
+		if (code->copies == COPIES_LIMIT) {
+			code->left_out = true;
+			return 0;
+		}
+		code->copies++;
 		map.since = to->since;
 		map.until = CODE_ALWAYS;
 		if (replace(code, to, map.start, map.end, to->since, map.kind) || put_map(code, to, &map))
@@ -470,7 +506,7 @@ static int take_ksymbol(struct ptw_code *code, const struct ptw_side_event *e)
 	if (!d.size || d.addr + d.size < d.addr)
 		return 0;
 	if (!code->kernel)
-		code->kernel = calloc(1, sizeof(*code->kernel));
+		code->kernel = ptw_room_alloc(&code->room, sizeof(*code->kernel));
 	if (!code->kernel || replace(code, code->kernel, d.addr, d.addr + d.size, e->time, CODE_FILE))
 		return -1;
 	if (d.gone)
@@ -585,7 +621,7 @@ static int take_generated(struct ptw_code *code, uint64_t time)
 
 		if (g->time > time)
 			return 0;
-		space = current_space(code, g->pid, g->time);
+		space = current_space(code, g->pid);
 		if (!space || replace(code, space, map.start, map.end, g->time, CODE_JIT) || put_map(code, space, &map))
 			return -1;
 	}
@@ -601,37 +637,37 @@ static int compare_maps(const void *pa, const void *pb)
 	return a->since < b->since ? -1 : a->since > b->since;
 }
 
-static int settle_space(struct code_space *space)
+static void settle_space(struct code_space *space)
 {
 	uint64_t reach = 0;
 
-	space->reach = calloc(space->maps + 1, sizeof(*space->reach));
-	if (!space->reach)
-		return -1;
 	if (space->maps)
 		qsort(space->map, space->maps, sizeof(*space->map), compare_maps);
 	for (size_t i = 0; i < space->maps; i++) {
 		if (space->map[i].end > reach)
 			reach = space->map[i].end;
-		space->reach[i] = reach;
+		space->map[i].reach = reach;
 	}
-	return 0;
 }
 
+/* So many processes are gone through before what was touched is let go. */
+#define AT_ONCE		4096
+
 /* All that will be known of processes is known. */
-static int settle_spaces(struct ptw_code *code)
+static void settle_spaces(struct ptw_code *code)
 {
 	uint32_t number = 1;
+	size_t passed = 0;
 
-	for (size_t i = 0; i < code->spaces; i++) {
-		struct code_space *space = code->space[i];
-
+	for (struct code_space *space = code->first; space; space = space->next) {
 		space->number = number;
 		number += 1 + (space->changes ? space->change[space->changes - 1].version : 0);
-		if (settle_space(space))
-			return -1;
+		settle_space(space);
+		if (!(++passed % AT_ONCE))
+			ptw_room_drop(&code->room);
 	}
-	return code->kernel ? settle_space(code->kernel) : 0;
+	if (code->kernel)
+		settle_space(code->kernel);
 }
 
 static int take_sideband(struct ptw_code *code)
@@ -643,6 +679,8 @@ static int take_sideband(struct ptw_code *code)
 		int ret = 0;
 
 		ptw_recording_passed(code->rec, i);
+		if (!(i % (8 * AT_ONCE)))
+			ptw_room_drop(&code->room);
 		if (take_generated(code, e->time))
 			return -1;
 		if (e->type == PTW_SIDE_MMAP)
@@ -658,7 +696,10 @@ static int take_sideband(struct ptw_code *code)
 		if (ret)
 			return -1;
 	}
-	return take_generated(code, CODE_ALWAYS) || settle_spaces(code) ? -1 : 0;
+	if (take_generated(code, CODE_ALWAYS))
+		return -1;
+	settle_spaces(code);
+	return 0;
 }
 
 static int take_image(struct ptw_code *code)
@@ -691,32 +732,27 @@ struct ptw_code *code_new(const struct ptw_recording *rec)
 	if (!code)
 		return NULL;
 	code->rec = rec;
+	code->room.limit = ROOM_LIMIT;
+	code->last = &code->first;
 	pthread_mutex_init(&code->lock, NULL);
 	if (take_image(code) || take_sideband(code)) {
+		int why = errno;
+
 		code_free(code);
+		errno = why;
 		return NULL;
 	}
+	ptw_room_drop(&code->room);
 	return code;
-}
-
-static void free_space(struct code_space *space)
-{
-	if (!space)
-		return;
-	free(space->map);
-	free(space->reach);
-	free(space->change);
-	ptw_symbols_free(space->names);
-	free(space);
 }
 
 void code_free(struct ptw_code *code)
 {
 	if (!code)
 		return;
-	for (size_t i = 0; i < code->spaces; i++)
-		free_space(code->space[i]);
-	free_space(code->kernel);
+	for (struct code_space *space = code->named; space; space = space->next_named)
+		ptw_symbols_free(space->names);
+	ptw_room_free(&code->room);
 	while (code->ksymbol) {
 		struct ksymbol *next = code->ksymbol->next;
 
@@ -735,14 +771,17 @@ void code_free(struct ptw_code *code)
 	}
 	for (size_t i = 0; i < NOTES; i++)
 		free(code->note[i]);
-	free(code->space);
-	free(code->newest);
 	free(code->file);
 	free(code->flat);
 	free(code->poke);
 	free(code->generated);
 	pthread_mutex_destroy(&code->lock);
 	free(code);
+}
+
+void code_drop(const struct ptw_code *code)
+{
+	ptw_room_drop(&code->room);
 }
 
 const char *code_unreadable(const struct ptw_code *code)
@@ -766,7 +805,7 @@ static const struct code_map *own_map_at(const struct code_space *space, uint64_
 		else
 			high = mid;
 	}
-	for (size_t i = low; i-- && space->reach[i] > addr; ) {
+	for (size_t i = low; i-- && space->map[i].reach > addr; ) {
 		const struct code_map *m = &space->map[i];
 
 		if (addr >= m->end || time < m->since || time >= m->until)
@@ -856,6 +895,10 @@ static const struct ptw_symbols *names_of(struct ptw_code *code, struct code_spa
 		if (space->names && ptw_symbols_load_perf_map(space->names, path, NULL)) {
 			ptw_symbols_free(space->names);
 			space->names = NULL;
+		}
+		if (space->names) {
+			space->next_named = code->named;
+			code->named = space;
 		}
 		free(path);
 	}
@@ -1125,7 +1168,7 @@ const char *code_missing(const struct code_view *view, uint64_t addr)
 		return ptw_recording_missing_at(view->code->rec, addr);
 	m = space_map_at(space, view->time, addr);
 	if (!m && view->code->left_out)
-		return "no code: more mappings are told than are kept (32768 of a process, a million of all)";
+		return "no code: more mappings are told than are kept (32768 of a process, and of its parents' a million in all)";
 	return m && !m->file ? m->missing : NULL;
 }
 

@@ -24,9 +24,12 @@ struct ptw_code;
 struct code_space;
 struct code_view;
 
-/** code_new() - the code of @rec, which must stay; NULL: out of memory */
+/** code_new() - the code of @rec, which must stay; NULL: errno tells why, such as no room for a temporary file */
 struct ptw_code *code_new(const struct ptw_recording *rec);
 void code_free(struct ptw_code *code);
+
+/** code_drop() - what is known of processes need not stay in memory for now; by any thread, at any time */
+void code_drop(const struct ptw_code *code);
 
 /** code_unreadable() - first file of @rec's image that can't be read, for those who insist; NULL: all can */
 const char *code_unreadable(const struct ptw_code *code);

@@ -290,6 +290,7 @@ static void finish_job(struct jobs *jobs, struct lane *lane)
 	/* Where jobs begin, they look for their place among all switches. */
 	if (!(++jobs->finished % DROP_SWITCHES)) {
 		ptw_recording_side_drop(jobs->rec);
+		code_drop(jobs->code);
 		for (size_t i = 0; i < jobs->lanes; i++)
 			ptw_spool_drop(&jobs->lane[i].labels->at);
 	}

@@ -23,6 +23,7 @@
 #include "recording/binary.h"
 #include "recording/file.h"
 #include "recording/perf_file.h"
+#include "recording/room.h"
 #include "recording/sideband.h"
 #include "recording/spool.h"
 
@@ -32,7 +33,14 @@
 #define JOIN_IN_MEMORY	(64u << 20)
 #define TRACE_LIMIT	65536		/* CPUs or threads */
 #define CHUNK_LIMIT	(1U << 22)	/* AUXTRACE records */
-#define MAP_LIMIT	(1U << 20)	/* mmap records that become image sections */
+/*
+ * So many mappings become sections of the image, of each file the latest: for finding functions by their names, and for those
+ * of whom nothing is known. What each process has is told by the records in their order (flow/code.c).
+ */
+#define MAP_LIMIT	(1U << 18)
+#define MAPS_OF_FILE	64
+#define NAMES_LIMIT	(4u << 20)	/* bytes of file names in plain memory */
+#define BUILD_ID	20		/* bytes, at most */
 /* perf_event_header.misc of an entry in the list of build ids, and of an mmap2 record that carries one */
 #define BUILD_ID_HAS_SIZE	(1U << 15)
 #define MMAP2_HAS_BUILD_ID	(1U << 14)
@@ -51,9 +59,23 @@ struct mapping {
 	uint64_t addr;
 	uint64_t size;
 	uint64_t pgoff;
-	const char *path;	/* in the mapped file */
-	const uint8_t *id;	/* build id, if the record has one */
-	uint8_t id_size;
+	uint64_t at;		/* offset of the record */
+	const char *path;	/* among the names */
+	uint8_t id[BUILD_ID];
+	uint8_t id_size;	/* 0: the record has no build id */
+};
+
+/* Names of files, each once: the records are far apart, and who compares names needs no more of the file in memory. */
+struct file_name {
+	uint32_t mappings;	/* of the file, so far */
+	uint32_t mapping[MAPS_OF_FILE];	/* where the latest ones are, in turn */
+	char text[];
+};
+
+struct names {
+	struct ptw_room room;
+	struct file_name **slot;	/* a hash */
+	size_t slots, count;
 };
 
 /* The id of an event, and what its records end with */
@@ -71,9 +93,9 @@ struct build_id {
 
 /* Where a mapped file was found */
 struct binary {
-	const char *name;	/* in the mapped file */
-	const uint8_t *id;	/* of the record, if it has one */
-	size_t id_size;
+	const char *name;	/* among the names */
+	uint8_t id[BUILD_ID];	/* of the record */
+	size_t id_size;		/* 0: it has none */
 	char *path;		/* NULL: nowhere */
 	char *gap, *advice;	/* … and what is said of that */
 	bool advised;
@@ -90,6 +112,7 @@ struct reader {
 	size_t chunks;
 	struct mapping *mapping;
 	size_t mappings;
+	struct names names;
 	struct build_id *build_id;	/* sorted by path */
 	size_t build_ids;
 	struct binary *binary;		/* sorted by name and id */
@@ -451,12 +474,79 @@ static int take_chunk(struct reader *r, const struct perf_auxtrace *a, uint64_t 
 	return 0;
 }
 
+static uint32_t hash_name(const char *name)
+{
+	uint32_t h = 2166136261u;
+
+	for (; *name; name++)
+		h = (h ^ (uint8_t)*name) * 16777619u;
+	return h ^ h >> 15;
+}
+
+static size_t name_slot(struct file_name *const *slot, size_t slots, const char *name)
+{
+	size_t h;
+
+	for (h = hash_name(name) & (slots - 1); slot[h] && strcmp(slot[h]->text, name); h = (h + 1) & (slots - 1))
+		;
+	return h;
+}
+
+static struct file_name *keep_name(struct names *n, const char *name)
+{
+	size_t h, size = strlen(name) + 1;
+	struct file_name *fresh;
+
+	if (2 * n->count >= n->slots) {
+		size_t slots = n->slots ? 2 * n->slots : 256;
+		struct file_name **grown = ptw_room_alloc(&n->room, slots * sizeof(*grown));
+
+		if (!grown)
+			return NULL;
+		for (size_t i = 0; i < n->slots; i++)
+			if (n->slot[i])
+				grown[name_slot(grown, slots, n->slot[i]->text)] = n->slot[i];
+		ptw_room_give_back(&n->room, n->slot, n->slots * sizeof(*grown));
+		n->slot = grown;
+		n->slots = slots;
+	}
+	h = name_slot(n->slot, n->slots, name);
+	if (n->slot[h])
+		return n->slot[h];
+	fresh = ptw_room_alloc(&n->room, sizeof(*fresh) + size);
+	if (!fresh)
+		return NULL;
+	memcpy(fresh->text, name, size);
+	n->count++;
+	return n->slot[h] = fresh;
+}
+
+/* Where the next mapping of the file belongs: of many, in place of its oldest one */
+static struct mapping *mapping_of(struct reader *r, struct file_name *file)
+{
+	uint32_t *at = &file->mapping[file->mappings % MAPS_OF_FILE];
+	struct mapping *grown;
+
+	if (file->mappings >= MAPS_OF_FILE) {
+		file->mappings++;
+		return &r->mapping[*at];
+	}
+	grown = grow(r->mapping, r->mappings, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	r->mapping = grown;
+	*at = r->mappings++;
+	file->mappings++;
+	return &grown[*at];
+}
+
 /* mmap and mmap2 records; @fixed: bytes in front of the file name */
 static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_event_header *h,
 			uint64_t at, size_t fixed)
 {
 	uint16_t mode = h->misc & PERF_RECORD_MISC_CPUMODE_MASK;
-	struct mapping m, *grown;
+	struct mapping m, *place;
+	struct file_name *file;
 	const char *name;
 	size_t room;
 
@@ -466,15 +556,10 @@ static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_ev
 	room = h->size - fixed;
 	if (strnlen(name, room) == room)
 		return damaged(r, at, "a file name does not end");
-	m.addr = get64(p + 16);
-	m.size = get64(p + 24);
-	m.pgoff = get64(p + 32);
-	m.path = name;
-	m.id = NULL;
-	m.id_size = 0;
-	if (h->type == PERF_RECORD_MMAP2 && (h->misc & MMAP2_HAS_BUILD_ID) && p[40] <= 20) {
-		m.id = p + 44;
+	m = (struct mapping){ .at = at, .addr = get64(p + 16), .size = get64(p + 24), .pgoff = get64(p + 32) };
+	if (h->type == PERF_RECORD_MMAP2 && (h->misc & MMAP2_HAS_BUILD_ID) && p[40] <= BUILD_ID) {
 		m.id_size = p[40];
+		memcpy(m.id, p + 44, m.id_size);
 	}
 	if (mode == PERF_RECORD_MISC_KERNEL) {
 		/* The record named after a symbol carries the symbol's address. */
@@ -482,7 +567,7 @@ static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_ev
 			r->kernel_text = m.pgoff;
 		return 0;
 	}
-	m.path = ptw_binary_mapped(name, m.addr);
+	name = ptw_binary_mapped(name, m.addr);
 	if (mode != PERF_RECORD_MISC_USER || (h->misc & PERF_RECORD_MISC_MMAP_DATA) || !strncmp(name, "//", 2) ||
 	    (name[0] != '/' && strcmp(name, PTW_VDSO)))
 		return 0;
@@ -490,12 +575,20 @@ static int take_mapping(struct reader *r, const uint8_t *p, const struct perf_ev
 		return 0;
 	if (!m.size || m.addr + m.size < m.addr || r->mappings == MAP_LIMIT)
 		return 0;
-	grown = grow(r->mapping, r->mappings, sizeof(*grown));
-	if (!grown)
+	file = keep_name(&r->names, name);
+	place = file ? mapping_of(r, file) : NULL;
+	if (!place)
 		return out_of_memory(r);
-	r->mapping = grown;
-	r->mapping[r->mappings++] = m;
+	m.path = file->text;
+	*place = m;
 	return 0;
+}
+
+static int compare_records(const void *pa, const void *pb)
+{
+	const struct mapping *a = pa, *b = pb;
+
+	return a->at < b->at ? -1 : a->at > b->at;
 }
 
 /* This part of the file need not stay in memory. */
@@ -577,6 +670,8 @@ static int read_records(struct reader *r)
 		read_to(r, &dropped, at);
 	}
 	r->head.data.size = at - r->head.data.offset;
+	if (r->mappings)
+		qsort(r->mapping, r->mappings, sizeof(*r->mapping), compare_records);
 	return 0;
 }
 
@@ -1156,15 +1251,15 @@ static int compare_binaries(const void *pa, const void *pb)
 
 	if (order)
 		return order;
-	if (!a->id || !b->id)
-		return !!a->id - !!b->id;
 	if (a->id_size != b->id_size)
 		return a->id_size < b->id_size ? -1 : 1;
 	return memcmp(a->id, b->id, a->id_size);
 }
 
-/* Looking for a file costs; a process tree maps the same few again and again. */
-/* The place of @want among the binaries; *@found: it is there. */
+/*
+ * The place of @want among the binaries; *@found: it is there. Looking for a file costs; a process tree maps the same few
+ * again and again.
+ */
 static size_t find_binary(const struct reader *r, const struct binary *want, bool *found)
 {
 	size_t low = 0, high = r->binaries;
@@ -1186,22 +1281,38 @@ static size_t find_binary(const struct reader *r, const struct binary *want, boo
 	return low;
 }
 
+static struct binary wanted(const char *name, const uint8_t *id, size_t id_size)
+{
+	struct binary want = { .name = name };
+
+	if (id && id_size <= sizeof(want.id)) {
+		want.id_size = id_size;
+		memcpy(want.id, id, id_size);
+	}
+	return want;
+}
+
 static const char *binary_path(struct reader *r, const char *name, const uint8_t *id, size_t id_size)
 {
 	const struct build_id key = { .path = name }, *listed;
-	struct binary want = { .name = name, .id = id, .id_size = id_size }, *grown;
+	struct binary want = wanted(name, id, id_size), *grown;
+	struct file_name *file;
 	bool found;
 	size_t low = find_binary(r, &want, &found);
 
 	if (found)
 		return r->binary[low].path;
+	file = keep_name(&r->names, name);
+	if (!file)
+		return NULL;
+	want.name = file->text;
 	grown = grow(r->binary, r->binaries, sizeof(*grown));
 	if (!grown)
 		return NULL;
 	r->binary = grown;
 	memmove(grown + low + 1, grown + low, (r->binaries - low) * sizeof(*grown));
 	r->binaries++;
-	if (!id && r->build_ids) {
+	if (!want.id_size && r->build_ids) {
 		listed = bsearch(&key, r->build_id, r->build_ids, sizeof(key), compare_build_ids);
 		if (listed) {
 			id = listed->id;
@@ -1233,7 +1344,7 @@ const char *ptw_recording_missing(const struct ptw_recording *recording, const c
 				  size_t id_size)
 {
 	const struct reader *r = recording->reader;
-	const struct binary want = { .name = name, .id = id, .id_size = id_size };
+	const struct binary want = wanted(name, id, id_size);
 	bool found = false;
 	size_t at = r ? find_binary(r, &want, &found) : 0;
 
@@ -1541,6 +1652,7 @@ void ptw_recording_close(struct ptw_recording *recording)
 		free(r->mapping);
 		free(r->build_id);
 		free(r->event_id);
+		ptw_room_free(&r->names.room);
 		if (!r->side.count)
 			free((void *)recording->side);
 		ptw_spool_free(&r->side);
@@ -1591,6 +1703,7 @@ struct ptw_recording *ptw_recording_open(const char *path, struct ptw_error *err
 	}
 	rec->reader = r;
 	r->err = err;
+	r->names.room.limit = NAMES_LIMIT;
 	if (read_all(r, rec, path)) {
 		ptw_recording_close(rec);
 		return NULL;
