@@ -106,9 +106,9 @@ static void image_table(void **state)
 /* ---- packets ---- */
 
 /* The packets of @data as text, "TIP.PGE 0x401000; TNT TN (2); …". */
-static void packet_text(const uint8_t *data, size_t size, char *text, size_t room)
+static void packet_text(const struct ptw_pt_params *cpu, const uint8_t *data, size_t size, char *text, size_t room)
 {
-	struct ptw_packets *packets = ptw_packets_new(&params, data, size, NULL);
+	struct ptw_packets *packets = ptw_packets_new(cpu, data, size, NULL);
 	struct ptw_packet packet;
 	enum ptw_packets_status status;
 	char payload[128];
@@ -130,12 +130,17 @@ static void packet_text(const uint8_t *data, size_t size, char *text, size_t roo
 	ptw_packets_free(packets);
 }
 
-static void assert_packets(const uint8_t *data, size_t size, const char *expected)
+static void assert_packets_of(const struct ptw_pt_params *cpu, const uint8_t *data, size_t size, const char *expected)
 {
 	char text[1024];
 
-	packet_text(data, size, text, sizeof(text));
+	packet_text(cpu, data, size, text, sizeof(text));
 	assert_string_equal(text, expected);
+}
+
+static void assert_packets(const uint8_t *data, size_t size, const char *expected)
+{
+	assert_packets_of(&params, data, size, expected);
 }
 
 #define ASSERT_PACKETS(expected, ...)						\
@@ -167,6 +172,31 @@ static void packets_go_on_after_damage(void **state)
 	ASSERT_PACKETS("PAD; gap 1", 0, 0x02);
 	/* A ring that wrapped begins in a packet, here with the payload of a TSC: that is no damage. */
 	ASSERT_PACKETS("skipped 4; PSB; PSBEND", 0x02, 0x0b, 0x02, 0x0b, PSB, PSBEND);
+}
+
+/* SKD007: OVF came instead of the rest of a CYC. All behind it have the right offsets, which END tells. */
+static void packets_cut_off(void **state)
+{
+	static const uint8_t trace[] = { PSB, 0x47, 0x02, 0xf3, 0x59, 0x07, 0x47, 0x02, 0xf3, 0x02, 0x22, 0x80, 0x10, PSB, 0x47, 0x02 };
+	static const struct ptw_pt_params skylake = { .family = 6, .model = 0x5e };
+	uint64_t count[PTW_PACKET_UNKNOWN + 1] = { 0 }, bytes[PTW_PACKET_UNKNOWN + 1] = { 0 };
+	struct ptw_packets *packets;
+	struct ptw_packet packet;
+	struct ptw_error err;
+
+	assert_packets_of(&skylake, trace, sizeof(trace), "PSB; gap 1; OVF; MTC 0x7; gap 1; OVF; PWRE state 1 sub 0 HW; PSB; CYC 0x28");
+	/* Where it is not an erratum, it is what it looks like. */
+	assert_packets(trace, sizeof(trace), "PSB; CYC 0x28; CYC 0x1e; MTC 0x7; CYC 0x28; CYC 0x1e; PWRE state 1 sub 0 HW; PSB; CYC 0x28");
+	packets = ptw_packets_new(&skylake, trace, sizeof(trace), &err);
+	assert_int_equal(ptw_packets_next(packets, &packet), PTW_PACKETS_PACKET);
+	assert_int_equal(ptw_packets_count(packets, count, bytes), 16);
+	assert_int_equal(ptw_packets_next(packets, &packet), PTW_PACKETS_GAP);
+	assert_int_equal(ptw_packets_count(packets, count, bytes), 17);
+	assert_int_equal(ptw_packets_next(packets, &packet), PTW_PACKETS_PACKET);
+	assert_int_equal(packet.type, PTW_PACKET_OVF);
+	assert_int_equal(packet.offset, 17);
+	assert_int_equal(ptw_packets_count(packets, count, bytes), 21);
+	ptw_packets_free(packets);
 }
 
 static void packets_of_nothing(void **state)
@@ -359,6 +389,7 @@ int main(void)
 		cmocka_unit_test(packets_are_named),
 		cmocka_unit_test(ips_are_decompressed),
 		cmocka_unit_test(packets_go_on_after_damage),
+		cmocka_unit_test(packets_cut_off),
 		cmocka_unit_test(packets_of_nothing),
 		cmocka_unit_test(stream_of_instructions),
 		cmocka_unit_test(stream_goes_on_after_damage),

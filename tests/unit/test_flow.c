@@ -479,6 +479,51 @@ static void incomplete_packet(void **state)
 	}
 }
 
+#define OVF	0x02, 0xf3
+#define CUT_CYC	0x47	/* the first byte of a CYC of two */
+
+/* By libipt alone where the last branch before an overflow went is not told. */
+static void assert_overflow(const uint8_t *code, size_t code_size, const uint8_t *trace, size_t size, const char *expected,
+			    const char *by_libipt)
+{
+	char text[1024];
+	struct scene s;
+
+	set_scene(&s, code, code_size, trace, size);
+	s.rec.params.model = 0x5e;
+	tell(&s, PTW_STREAM_ALL_JUMPS, text, sizeof(text));
+	assert_string_equal(text, expected);
+	tell(&s, PTW_STREAM_ALL_JUMPS | PTW_STREAM_REFERENCE, text, sizeof(text));
+	assert_string_equal(text, by_libipt);
+	end_scene(&s);
+}
+
+/*
+ * SKD007: of a CYC of several bytes only the first is there, and then OVF, which looks like the rest of it and another CYC. No
+ * overflow may get lost, where tracing is off no less than where it is on, nor what comes behind it.
+ */
+static void cut_cyc(void **state)
+{
+	/* 0: nop; 1: jmp *%rax; 3: nop; jmp *%rax */
+	static const uint8_t code[] = { 0x90, 0xff, 0xe0, 0x90, 0xff, 0xe0 };
+	/* The same without the erratum */
+	static const uint8_t whole[] = { START, TIP(0), 0x00, OVF, FUP(3), TIP(0), TIP(0), START, TIP(0) };
+	static const uint8_t on[] = { START, TIP(0), CUT_CYC, OVF, FUP(3), TIP(0), TIP(0), START, TIP(0) };
+	static const uint8_t off[] = { START, FUP(0), PGD, CUT_CYC, OVF, MODE64, PGE(3), TIP(0), FUP(0), PGD };
+	/* As the last packets of the trace: nothing is cut off there */
+	static const uint8_t last[] = { START, TIP(0), CUT_CYC, OVF, FUP(3), TIP(0) };
+	static const char told[] = "begin 0; t-1 1>0; gap at 52 lost 0; t-1 4>0; t-1 1>0; t-1 1>0; 8";
+	static const char by_libipt[] = "begin 0; gap at 52 lost 0; t-1 4>0; t-1 1>0; t-1 1>0; 8";
+	static const char untraced[] = "begin 0; t-1 0>7efff000; t-1 0>7efff000; gap at 48 lost 0; begin 3; t-1 4>0; t-1 0>7efff000; "
+				       "t-1 0>7efff000; 2";
+
+	assert_overflow(code, sizeof(code), whole, sizeof(whole), told, by_libipt);
+	assert_overflow(code, sizeof(code), on, sizeof(on), told, by_libipt);
+	assert_overflow(code, sizeof(code), off, sizeof(off), untraced, untraced);
+	assert_overflow(code, sizeof(code), last, sizeof(last), "begin 0; t-1 1>0; gap at 52 lost 0; t-1 4>0; 4",
+			"begin 0; gap at 52 lost 0; t-1 4>0; 4");
+}
+
 static void unclear_code(void **state)
 {
 	/* An operation of 3DNow! that there is not: libipt knows only how long it is. */
@@ -1271,6 +1316,7 @@ int main(void)
 		cmocka_unit_test(switch_home),
 		cmocka_unit_test(switch_home_late),
 		cmocka_unit_test(incomplete_packet),
+		cmocka_unit_test(cut_cyc),
 		cmocka_unit_test(unclear_code),
 		cmocka_unit_test(pieces_of_runs),
 		cmocka_unit_test(gaps),

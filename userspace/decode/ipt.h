@@ -40,6 +40,15 @@ bool ipt_newer_event(const struct pt_event *event, struct ptw_event *out);
 /** ipt_event() - our event for any of libipt's */
 void ipt_event(const struct pt_event *in, struct ptw_event *out);
 
+/**
+ * ipt_cut_cyc() - erratum SKD007: is at @p the first byte of a CYC that OVF came instead of the rest of? It looks like a CYC
+ * of two bytes and another, which no CPU sends in a row.
+ */
+static inline bool ipt_cut_cyc(const uint8_t *p, size_t left)
+{
+	return left >= 3 && (p[0] & 7) == 7 && p[1] == 0x02 && p[2] == 0xf3;
+}
+
 /** ipt_next_psb() - offset of the first PSB at or after @from; @size: there is none */
 size_t ipt_next_psb(const uint8_t *data, size_t size, size_t from);
 

@@ -16,6 +16,7 @@ struct ptw_packets {
 	uint64_t offset;	/* of the next packet */
 	uint64_t last_ip;	/* for IP compression */
 	bool moved;		/* @offset is not where @decoder is */
+	bool skd007;		/* the CPU has that erratum */
 };
 
 static void fill_payload(const struct pt_packet *in, const uint8_t *raw, struct ptw_packet *out)
@@ -214,11 +215,9 @@ static bool starts_with_packets(struct pt_packet_decoder *decoder, uint64_t end)
 	if (pt_pkt_sync_set(decoder, 0) < 0)
 		return false;
 	while (offset < end) {
-		int size = pt_pkt_next(decoder, &packet, sizeof(packet));
-
-		if (size <= 0)
+		/* Its size is not what was passed where libipt sees SKD007. */
+		if (pt_pkt_next(decoder, &packet, sizeof(packet)) < 0 || pt_pkt_get_offset(decoder, &offset) < 0)
 			return false;
-		offset += size;
 	}
 	return offset == end;
 }
@@ -241,6 +240,7 @@ struct ptw_packets *ptw_packets_new(const struct ptw_pt_params *params, const ui
 
 	if (ipt_config(&config, params, data, size, err))
 		goto fail;
+	packets->skd007 = config.errata.skd007;
 	packets->decoder = pt_pkt_alloc_decoder(&config);
 	if (!packets->decoder) {
 		ptw_error_set(err, PTW_EXIT_FAILED, "libipt's packet decoder: out of memory");
@@ -274,6 +274,11 @@ static enum ptw_packets_status gap(struct ptw_packets *packets, struct ptw_packe
 	return PTW_PACKETS_GAP;
 }
 
+static bool at_cut_cyc(const struct ptw_packets *packets)
+{
+	return packets->skd007 && ipt_cut_cyc(packets->data + packets->offset, packets->size - packets->offset);
+}
+
 enum ptw_packets_status ptw_packets_next(struct ptw_packets *packets, struct ptw_packet *packet)
 {
 	struct pt_packet in;
@@ -287,6 +292,14 @@ enum ptw_packets_status ptw_packets_next(struct ptw_packets *packets, struct ptw
 	if (packets->offset >= packets->size)
 		return PTW_PACKETS_END;
 
+	/* libipt 2.0 takes it for what it looks like, later ones pass over it without a word. */
+	if (at_cut_cyc(packets)) {
+		*packet = (struct ptw_packet){
+			.type = PTW_PACKET_UNKNOWN, .offset = packets->offset++, .size = 1, .error = "CYC cut off by the OVF behind it",
+		};
+		packets->moved = true;
+		return PTW_PACKETS_GAP;
+	}
 	if (packets->moved)
 		pt_pkt_sync_set(packets->decoder, packets->offset);
 	packets->moved = false;
@@ -363,7 +376,7 @@ uint64_t ptw_packets_count(struct ptw_packets *packets, uint64_t *count, uint64_
 		const uint8_t *p = packets->data + packets->offset;
 
 		size = plain_size(p, packets->size - packets->offset, &type);
-		if (!size)
+		if (!size || (type == PTW_PACKET_CYC && at_cut_cyc(packets)))
 			break;
 		count[type]++;
 		bytes[type] += size;

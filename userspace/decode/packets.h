@@ -63,7 +63,7 @@ struct ptw_packet {
 
 enum ptw_packets_status {
 	PTW_PACKETS_PACKET, /* here is a packet */
-	PTW_PACKETS_GAP, /* bytes that are no packet up to the next PSB, or the end */
+	PTW_PACKETS_GAP, /* bytes that are no packet up to the next PSB, or the end; of SKD007 the first byte of a CYC */
 	PTW_PACKETS_SKIPPED, /* the trace begins inside a packet: no error, @size bytes before the first PSB
 			      */
 	PTW_PACKETS_END,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "flow/engine.h"
 
+#include "decode/ipt.h"
+
 /* Long and looping paths on the way to an address that a packet names */
 #define MAX_HOPS	64
 
@@ -528,7 +530,7 @@ static unsigned int mode_exec_bits(uint8_t mode)
 	return mode & 1 ? 64 : mode & 2 ? 32 : 16;
 }
 
-/* Size of the CYC packet at @p and its @value; 0: it is too long or cut off. */
+/* Size of the CYC packet at @p and its @value; 0: it is too long or cut off, or hides an OVF. */
 static inline size_t cyc_size(const uint8_t *p, size_t left, uint64_t *value)
 {
 	size_t n = 1;
@@ -537,6 +539,8 @@ static inline size_t cyc_size(const uint8_t *p, size_t left, uint64_t *value)
 	*value = p[0] >> 3;
 	if (!(p[0] & 4))
 		return 1;
+	if (ipt_cut_cyc(p, left))
+		return 0;
 	do {
 		if (n == left || n == 9)
 			return 0;
