@@ -257,6 +257,108 @@ static void retpoline_inline(void **state)
 	end("begin@0 7f501010<0; call@1 7f502000<7f501010; call@2 7f503000<7f502004; ret; ret; tail@1 7f503000<7f502060; ret");
 }
 
+/* An interrupt between any two instructions of a thunk is one, and what it finds is no function that calls itself. */
+static void retpoline_interrupted(void **state)
+{
+	begin();
+	insn(0x1010, INSN_CALL);
+	insn(0x2000, INSN_CALL);		/* through the thunk */
+	event(PTW_EVENT_ASYNC_BRANCH, 0x5000, 0x6000);
+	insn(0x6000, INSN_FAR_RETURN);
+	insn(0x5000, INSN_CALL);
+	event(PTW_EVENT_ASYNC_BRANCH, 0x5010, 0x6000);
+	insn(0x6000, INSN_FAR_RETURN);
+	insn(0x5010, INSN_RETURN);
+	insn(0x4000, INSN_RETURN);
+	insn(0x2005, INSN_JUMP);		/* the same; the handler, too, ends in a thunk */
+	insn(0x5000, INSN_CALL);
+	event(PTW_EVENT_ASYNC_BRANCH, 0x5010, 0x6000);
+	insn(0x6000, INSN_JUMP);
+	insn(0x5000, INSN_CALL);
+	insn(0x5010, INSN_RETURN);
+	insn(0x7000, INSN_FAR_RETURN);
+	insn(0x5010, INSN_RETURN);
+	insn(0x3000, INSN_RETURN);
+	insn(0x1015, INSN_OTHER);
+	end("begin@0 1010<0; call@1 2000<1010; intr@2 6000<5000; ret; intr@2 6000<5010; ret; call@2 4000<2004; ret; "
+	    "intr@2 6000<5010; tail@2 7000<6000; ret; ret; tail@1 3000<2005; ret");
+}
+
+/* As compilers build it: 0 call c; 5 pause; lfence; jmp 5; c mov %rax,(%rsp); 10 ret; 11 call 0, which is the call. */
+static void thunk_in_place(uint64_t function, uint64_t interrupted, uint64_t target)
+{
+	static const struct { uint64_t at; enum insn_class class; } body[] = {
+		{ 0x11, INSN_CALL }, { 0x0, INSN_CALL }, { 0xc, INSN_OTHER }, { 0x10, INSN_RETURN },
+	};
+
+	for (size_t i = 0; i < sizeof(body) / sizeof(body[0]); i++) {
+		if (body[i].at == interrupted) {
+			event(PTW_EVENT_ASYNC_BRANCH, function + 0x20 + interrupted, 0x6000);
+			insn(0x6000, INSN_CALL);
+			insn(0x4000, INSN_RETURN);
+			insn(0x6005, INSN_FAR_RETURN);
+		}
+		insn(function + 0x20 + body[i].at, body[i].class);
+	}
+	insn(target, INSN_RETURN);
+	insn(function + 0x20 + 0x16, INSN_OTHER);
+}
+
+static void retpoline_inline_interrupted(void **state)
+{
+	static const uint64_t places[] = { 0x11, 0x0, 0xc, 0x10 };
+	static const struct { uint64_t outer, function, target; const char *prefix; } code[] = {
+		{ USER(0x501000), USER(0x502000), USER(0x503000), "7f50" }, { 0x1000, 0x2000, 0x3000, "" },
+	};
+
+	for (size_t i = 0; i < 8; i++) {
+		uint64_t place = places[i % 4];
+		const char *p = code[i / 4].prefix;
+		char expected[512];
+
+		begin();
+		insn(code[i / 4].outer + 0x10, INSN_CALL);
+		insn(code[i / 4].function, INSN_OTHER);
+		thunk_in_place(code[i / 4].function, UINT64_MAX, code[i / 4].target);
+		thunk_in_place(code[i / 4].function, place, code[i / 4].target);
+		insn(code[i / 4].function + 0x3b, INSN_RETURN);
+		insn(code[i / 4].outer + 0x15, INSN_OTHER);
+		snprintf(expected, sizeof(expected),
+			 "begin@0 %s1010<0; call@1 %s2000<%s1010; call@2 %s3000<%s2035; ret; intr@2 6000<%s%x; call@3 4000<6000; ret; ret; "
+			 "call@2 %s3000<%s2035; ret; ret", p, p, p, p, p, p, 0x2020 + (unsigned int)place, p, p);
+		end(expected);
+	}
+}
+
+/* What is no thunk is told before what interrupts it: where it is too far, or was interrupted too late, for one. */
+static void inner_functions_interrupted(void **state)
+{
+	begin();
+	insn(USER(0x501010), INSN_CALL);
+	insn(USER(0x502000), INSN_CALL);
+	insn(USER(0x502010), INSN_OTHER);
+	event(PTW_EVENT_ASYNC_BRANCH, USER(0x502019), 0x6000);
+	insn(0x6000, INSN_FAR_RETURN);
+	insn(USER(0x502019), INSN_RETURN);
+	insn(USER(0x502005), INSN_CALL);
+	event(PTW_EVENT_ASYNC_BRANCH, USER(0x502040), 0x6000);
+	insn(0x6000, INSN_FAR_RETURN);
+	insn(USER(0x502040), INSN_CALL);
+	insn(USER(0x503000), INSN_RETURN);
+	insn(USER(0x502045), INSN_RETURN);
+	insn(USER(0x50200a), INSN_OTHER);
+	end("begin@0 7f501010<0; call@1 7f502000<7f501010; call@2 7f502010<7f502000; intr@3 6000<7f502019; ret; ret; "
+	    "call@2 7f502040<7f502005; intr@3 6000<7f502040; ret; call@3 7f503000<7f502040; ret; ret");
+	/* The kernel's is told at once: no thunk is so long. */
+	begin();
+	insn(0x2000, INSN_CALL);
+	insn(0x2040, INSN_OTHER);
+	assert_string_equal(told, "begin@0 2000<0; call@1 2040<2000");
+	insn(0x2050, INSN_RETURN);
+	insn(0x2005, INSN_OTHER);
+	end("begin@0 2000<0; call@1 2040<2000; ret");
+}
+
 /* A function without a name in the middle of another one is one. */
 static void inner_functions(void **state)
 {
@@ -566,6 +668,9 @@ int main(void)
 		cmocka_unit_test(retpoline),
 		cmocka_unit_test(retpoline_jump),
 		cmocka_unit_test(retpoline_inline),
+		cmocka_unit_test(retpoline_interrupted),
+		cmocka_unit_test(retpoline_inline_interrupted),
+		cmocka_unit_test(inner_functions_interrupted),
 		cmocka_unit_test(inner_functions),
 		cmocka_unit_test(no_thunk),
 		cmocka_unit_test(probe_trap),

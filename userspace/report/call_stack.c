@@ -7,6 +7,9 @@
 /* Deeper than any kernel or sane user stack; what is deeper loses its outermost half. */
 #define MAX_FRAMES	16384
 #define CALL_SIZE	5	/* bytes of a direct call */
+/* A thunk in place is no longer, and what its last call leads to is a MOV or LEA and a RET: the RET begins so far in. */
+#define THUNK_SIZE	32
+#define THUNK_RET	8
 
 void ptw_call_stack_init(struct ptw_call_stack *s)
 {
@@ -25,9 +28,15 @@ void ptw_call_stack_free(struct ptw_call_stack *s)
 	s->count = s->room = 0;
 }
 
+/* Frames that are not told, up to and with the innermost @count */
+static size_t hidden(const struct ptw_call_stack *s, size_t count)
+{
+	return count ? s->frame[count - 1].hidden + s->frame[count - 1].silent : 0;
+}
+
 int64_t ptw_call_stack_depth(const struct ptw_call_stack *s)
 {
-	return s->base + (int64_t)s->count;
+	return s->base + (int64_t)(s->count - hidden(s, s->count));
 }
 
 static uint64_t tell_at(struct ptw_call_stack *s, int64_t depth, enum ptw_step_kind kind, uint64_t ip, uint64_t from)
@@ -119,7 +128,10 @@ static int push(struct ptw_call_stack *s, uint64_t ret, bool far, uint64_t ip)
 		s->frame = grown;
 		s->room = room;
 	}
-	s->frame[s->count++] = (struct ptw_call_frame){ .ret = ret, .step = PTW_NO_STEP, .far = far, .runs = ip };
+	s->frame[s->count] = (struct ptw_call_frame){
+		.ret = ret, .step = PTW_NO_STEP, .far = far, .runs = ip, .hidden = hidden(s, s->count), .thunk_from = s->thunk_from,
+	};
+	s->count++;
 	return 0;
 }
 
@@ -131,6 +143,9 @@ static void pop_to(struct ptw_call_stack *s, size_t count)
 
 		if (frame->step != PTW_NO_STEP && s->on_return)
 			s->on_return(s->context, frame->step);
+		/* What was interrupted may be a thunk. */
+		if (frame->far)
+			s->thunk_from = frame->thunk_from;
 	}
 }
 
@@ -178,12 +193,39 @@ static ptrdiff_t find_running(const struct ptw_call_stack *s, uint64_t ip)
 	return -1;
 }
 
-/* A program's function calls its own middle: a thunk that is built in, or, as assembly may, a function without a name. */
+static bool is_near(uint64_t a, uint64_t b)
+{
+	return (a < b ? b - a : a - b) <= THUNK_SIZE;
+}
+
+/*
+ * A function calls its own middle: a thunk that is built in, or, as assembly may, a function without a name. In the kernel,
+ * where assembly has many of these, only what is as near as in a thunk.
+ */
 static bool is_inner(const struct ptw_call_stack *s, const struct ptw_place *to, uint64_t ip, uint64_t from)
 {
 	struct ptw_place at;
 
-	return !(ip >> 63) && to->start != ip && place_at(s, from, &at) && at.start == to->start;
+	return to->start != ip && (!(ip >> 63) || is_near(ip, from)) && place_at(s, from, &at) && at.start == to->start;
+}
+
+/* Whether a thunk is still what the middle of the function, which runs, may be, now that @flow comes */
+static bool may_be_thunk(const struct ptw_call_stack *s, const struct ptw_flow *flow)
+{
+	const struct ptw_call_frame *top = &s->frame[s->count - 1];
+	struct ptw_place to;
+
+	switch (flow->kind) {
+	case PTW_FLOW_RUN:
+	case PTW_FLOW_RETURN:
+		return true;
+	case PTW_FLOW_CALL:
+		return place_at(s, flow->to, &to) && is_inner(s, &to, flow->to, flow->from);
+	case PTW_FLOW_INTERRUPT:
+		return is_near(top->runs, top->from) && flow->from >= top->runs && flow->from - top->runs <= THUNK_RET;
+	default:
+		return false;
+	}
 }
 
 static int enter(struct ptw_call_stack *s, enum ptw_step_kind kind, uint64_t ip, uint64_t from, uint64_t ret)
@@ -216,7 +258,8 @@ static void tell_inner(struct ptw_call_stack *s)
 		struct ptw_call_frame *frame = &s->frame[i];
 
 		frame->silent = frame->inner = false;
-		frame->step = tell_at(s, s->base + (int64_t)i + 1, PTW_STEP_CALL, frame->runs, frame->from);
+		frame->hidden = hidden(s, i);
+		frame->step = tell_at(s, s->base + (int64_t)(i + 1 - frame->hidden), PTW_STEP_CALL, frame->runs, frame->from);
 	}
 }
 
@@ -493,8 +536,6 @@ static void begin_with(struct ptw_call_stack *s, const struct ptw_flow *flow)
 
 int ptw_call_stack_take(struct ptw_call_stack *s, const struct ptw_flow *flow)
 {
-	struct ptw_place to;
-
 	switch (flow->kind) {
 	case PTW_FLOW_CALL:
 	case PTW_FLOW_SYSCALL:
@@ -508,8 +549,7 @@ int ptw_call_stack_take(struct ptw_call_stack *s, const struct ptw_flow *flow)
 	default:
 		break;
 	}
-	if (s->count && s->frame[s->count - 1].inner && flow->kind != PTW_FLOW_RUN && flow->kind != PTW_FLOW_RETURN &&
-	    !(flow->kind == PTW_FLOW_CALL && place_at(s, flow->to, &to) && is_inner(s, &to, flow->to, flow->from)))
+	if (s->count && s->frame[s->count - 1].inner && !may_be_thunk(s, flow))
 		tell_inner(s);
 	switch (flow->kind) {
 	case PTW_FLOW_CALL:

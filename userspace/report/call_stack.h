@@ -45,6 +45,8 @@ struct ptw_call_frame {
 	bool far;		/* interrupt or system call: an IRET or the like ends it */
 	bool silent;		/* a thunk was called, whose target is what counts */
 	bool inner;		/* … or perhaps no thunk, but the middle of the function itself: then it is still to be told */
+	size_t hidden;		/* silent ones among the frames outside of this one */
+	uint64_t thunk_from;	/* the stack's, when this one was entered */
 };
 
 struct ptw_call_stack {
