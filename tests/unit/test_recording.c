@@ -605,6 +605,60 @@ static void code_changed_unheard(void **state)
 	free(proc);
 }
 
+/* Records of type LOST in a recording's data */
+static unsigned int losses_in(const char *name)
+{
+	size_t size;
+	uint8_t *data = get_file(in_dir(name), &size);
+	struct perf_file_head head;
+	unsigned int n = 0;
+
+	memcpy(&head, data, sizeof(head));
+	for (uint64_t at = head.data.offset; at < head.data.offset + head.data.size;) {
+		struct perf_auxtrace r = { 0 };
+
+		memcpy(&r, data + at, sizeof(r.header));
+		if (r.header.type == PERF_USER_AUXTRACE)
+			memcpy(&r, data + at, sizeof(r));
+		n += r.header.type == PERF_RECORD_LOST;
+		at += r.header.size + r.size;
+	}
+	free(data);
+	return n;
+}
+
+/* The same where perf told of the loss: it is not told twice. */
+static void code_changed_in_lost_records(void **state)
+{
+	static const uint64_t ids[] = { 501, 502 };
+
+	for (int told = 0; told < 2; told++) {
+		struct ptw_error err = { .status = 0 };
+		struct ptw_recording_writer *w = ptw_recording_create(in_dir("rec"), &config, &err);
+		char *proc = strdup(make_proc());
+		struct ptw_recording *r;
+		size_t at = 0;
+
+		assert_non_null(w);
+		ptw_recording_set_proc(w, proc);
+		assert_int_equal(ptw_recording_set_sideband(w, ids, 2, &err), 0);
+		assert_int_equal(ptw_recording_add_trace(w, 0, "\x02\x82", 2, NULL, 0, &err), 0);
+		assert_int_equal(ptw_recording_add_kernel_from(w, proc, &err), 0);
+		put_code(TEXT + 0x20, 0xb1);
+		assert_int_equal((told ? ptw_recording_add_missed : ptw_recording_add_unheard)(w, 1, 502, &err), 0);
+		assert_int_equal(ptw_recording_finish(w, &err), 0);
+		assert_int_equal(losses_in("rec/data"), told ? 0 : 1);
+		r = ptw_recording_open(in_dir("rec"), &err);
+		if (!r)
+			fail_msg("%s", err.text);
+		assert_string_equal(next_poke(r, &at), as_poke(TEXT + 0x20, (uint8_t[]){ code(TEXT + 0x20) }, (uint8_t[]){ 0xb1 }, 1));
+		assert_int_equal(r->side[at - 1].cpu, 1);
+		assert_string_equal(next_poke(r, &at), "");
+		ptw_recording_close(r);
+		free(proc);
+	}
+}
+
 /*
  * A module may come to lie where another one seemed to have code, as its size is that of all its parts, which may lie apart.
  * It is its own code that counts.
@@ -1255,6 +1309,7 @@ int main(void)
 		TEST(refuses_what_is_no_recording),
 		TEST(leaves_nothing_when_it_fails),
 		TEST(code_changed_unheard),
+		TEST(code_changed_in_lost_records),
 		TEST(module_in_a_hole),
 		TEST(writes_alarms_as_json),
 		TEST(reads_perf_data),

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 
 #include <linux/ptwatch.h>
 
+#include "control/sideband.h"
 #include "recording/perf_file.h"
 #include "recording/recording.h"
 #include "recording/writer.h"
@@ -383,6 +386,54 @@ static void marks_losses(void **state)
 	assert_true(u64(r, 40) == 77 && u32(r, 48) == 1);
 }
 
+/* ---- what the kernel loses ---- */
+
+static int take_nothing(void *arg, const void *first, size_t first_size, const void *second, size_t second_size,
+			struct ptw_error *err)
+{
+	return 0;
+}
+
+/* Records of one CPU for which a ring of a page has no room: this kernel's. It tells of a loss when it has room again. */
+static void tells_whose_records_were_lost(void **state)
+{
+	const struct ptw_sideband_request request = { .ring_size = 4096 };
+	struct ptw_error err = { .status = 0 };
+	struct ptw_sideband *sideband = ptw_sideband_open(&request, &err);
+	unsigned int here = sched_getcpu(), cpu;
+	bool told[CPU_SETSIZE] = { false };
+	cpu_set_t old, one;
+
+	if (!sideband) {
+		print_message("# %s\n", err.text);
+		skip();
+	}
+	assert_int_equal(sched_getaffinity(0, sizeof(old), &old), 0);
+	CPU_ZERO(&one);
+	CPU_SET(here, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	/* A FORK and an EXIT of 56 bytes or more each time; what is lost is told of between the last two. */
+	for (int i = 0; i < 100; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(0);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		if (i >= 98)
+			assert_int_equal(ptw_sideband_drain(sideband, take_nothing, NULL, &err), 0);
+	}
+	sched_setaffinity(0, sizeof(old), &old);
+	assert_true(ptw_sideband_lost(sideband) > 0);
+	/* Whoever runs on other CPUs may lose some there. */
+	while (ptw_sideband_missed(sideband, &cpu)) {
+		assert_true(cpu < CPU_SETSIZE && !told[cpu]);
+		told[cpu] = true;
+	}
+	assert_true(told[here]);
+	assert_false(ptw_sideband_missed(sideband, &cpu));
+	ptw_sideband_close(sideband);
+}
+
 /* A limit on the file stands in for a disk: write(2) fails in the middle of what is added. */
 static void survives_a_full_disk(void **state)
 {
@@ -442,6 +493,7 @@ int main(void)
 		cmocka_unit_test(bpf_programs),
 		cmocka_unit_test(files_of_generated_code),
 		cmocka_unit_test(marks_losses),
+		cmocka_unit_test(tells_whose_records_were_lost),
 		cmocka_unit_test(survives_a_full_disk),
 	};
 

@@ -161,6 +161,29 @@ static void renew(struct beside *beside)
 	}
 }
 
+/*
+ * Records that a ring had no room for may have told of processes and of changed code: both are told as they are now. Not
+ * in each of several rounds with losses, as what it takes would make the next one likelier.
+ */
+static void make_up(struct beside *beside, bool last)
+{
+	bool more = false, before = beside->missing;
+	struct ptw_error err;
+	uint32_t cpu;
+
+	while (ptw_sideband_missed(beside->sideband, &cpu)) {
+		beside->missed_cpu = cpu;
+		more = beside->missed = true;
+	}
+	beside->missing = more;
+	if (!beside->missed || beside->full || (more && before && !last))
+		return;
+	beside->missed = false;
+	cpu = beside->missed_cpu;
+	if (ptw_recording_add_missed(beside->writer, cpu, ptw_sideband_id(beside->sideband, cpu), &err))
+		beside_full(beside, &err);
+}
+
 /* ---- switches that the module remembered ---- */
 
 static int add_switches(struct beside *beside, const struct ptwatch_switch *list, size_t count, uint32_t cpu)
@@ -213,6 +236,7 @@ void beside_round(struct beside *beside, bool last)
 	ptw_sideband_drain(beside->sideband, take_records, beside, NULL);
 	look_for_away(beside);
 	renew(beside);
+	make_up(beside, last);
 	if (beside->own_switches && (last || !beside->ring))
 		for (size_t i = 0; i < beside->device->trace_count; i++)
 			drain_switches(beside, &beside->device->trace[i], &beside->read[i]);

@@ -28,6 +28,9 @@ struct beside {
 	bool unheard;		/* a CPU came online amid the recording */
 	bool *away;		/* offline, which was told; for each of device->trace */
 	bool left;		/* a traced CPU went offline amid the recording */
+	bool missed;		/* records were lost: what they told is still to be made up for; of that CPU, for one */
+	uint32_t missed_cpu;
+	bool missing;		/* … in the last round, too */
 	bool full;		/* the disk is, or the recording can't grow for another reason */
 	struct ptw_error full_error;
 };

@@ -23,6 +23,7 @@ struct ring {
 	bool switches;
 	struct perf_event_mmap_page *page;	/* the ring itself follows; NULL: none now */
 	uint64_t id;
+	bool missed;		/* lost records; nobody asked yet, see ptw_sideband_missed() */
 };
 
 struct ptw_sideband {
@@ -281,7 +282,8 @@ static void copy_out(const uint8_t *data, size_t size, uint64_t at, void *to, si
 }
 
 /* Records are aligned to 8 bytes and so is the ring: a header never wraps, what follows it may. */
-static void count_lost(struct ptw_sideband *sideband, const uint8_t *data, size_t size, uint64_t at, uint64_t end)
+static void count_lost(struct ptw_sideband *sideband, struct ring *ring, const uint8_t *data, size_t size, uint64_t at,
+		       uint64_t end)
 {
 	struct perf_event_header header;
 	uint64_t lost;
@@ -294,6 +296,7 @@ static void count_lost(struct ptw_sideband *sideband, const uint8_t *data, size_
 			continue;
 		copy_out(data, size, at + sizeof(header) + 8, &lost, sizeof(lost));
 		sideband->lost += lost;
+		ring->missed = true;
 	}
 }
 
@@ -313,7 +316,7 @@ static int drain_ring(struct ptw_sideband *sideband, struct ring *ring, ptw_side
 	length = head - tail;
 	if (!length)
 		return 0;
-	count_lost(sideband, data, size, tail, head);
+	count_lost(sideband, ring, data, size, tail, head);
 	start = tail & (size - 1);
 	first = size - start < length ? size - start : length;
 	if (take(arg, data + start, first, data, length - first, err))
@@ -384,6 +387,18 @@ int ptw_sideband_renew(struct ptw_sideband *sideband, ptw_sideband_take *take, v
 		sideband->check = SIZE_MAX;
 	free(online);
 	return ret;
+}
+
+bool ptw_sideband_missed(struct ptw_sideband *sideband, uint32_t *cpu)
+{
+	for (size_t i = 0; i < sideband->count; i++) {
+		if (!sideband->ring[i].missed)
+			continue;
+		sideband->ring[i].missed = false;
+		*cpu = sideband->ring[i].cpu;
+		return true;
+	}
+	return false;
 }
 
 uint64_t ptw_sideband_lost(const struct ptw_sideband *sideband)

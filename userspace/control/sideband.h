@@ -75,6 +75,12 @@ int ptw_sideband_drain(struct ptw_sideband *sideband, ptw_sideband_take *take, v
 int ptw_sideband_renew(struct ptw_sideband *sideband, ptw_sideband_take *take, void *arg, int *cpu,
 		       struct ptw_error *err);
 
+/**
+ * ptw_sideband_missed() - a CPU of which records were lost, as far as drained, since it was last told here
+ * Return: true: there may be more, call again; false: there is none.
+ */
+bool ptw_sideband_missed(struct ptw_sideband *sideband, uint32_t *cpu);
+
 /** ptw_sideband_lost() - records that the kernel dropped because a ring was full, as far as drained */
 uint64_t ptw_sideband_lost(const struct ptw_sideband *sideband);
 

@@ -257,6 +257,9 @@ int ptw_recording_add_processes(struct ptw_recording_writer *writer, struct ptw_
  */
 int ptw_recording_add_unheard(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t id, struct ptw_error *err);
 
+/** ptw_recording_add_missed() - the same where the kernel itself told of the loss, in a record of @cpu */
+int ptw_recording_add_missed(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t id, struct ptw_error *err);
+
 /**
  * ptw_recording_add_side() - a record of another recording (ptw_recording_side_record())
  *

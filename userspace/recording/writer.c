@@ -881,30 +881,43 @@ static int add_unheard_code(struct ptw_recording_writer *w, struct ptw_error *er
 	return ret;
 }
 
-int ptw_recording_add_unheard(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t id, struct ptw_error *err)
+/* @lost: records that the kernel did not tell to be lost */
+static int add_unheard(struct ptw_recording_writer *w, uint32_t cpu, uint64_t id, uint64_t lost, struct ptw_error *err)
 {
-	const struct ptw_pt_params *p = &writer->config.params;
+	const struct ptw_pt_params *p = &w->config.params;
 	struct perf_sample_id told_as = {
 		.pid = -1, .tid = -1, .cpu = cpu, .id = id,
 		.time = p->have_time ? ptw_tsc_to_ns(p, __builtin_ia32_rdtsc()) : 0,
 	};
-	uint64_t start = writer->offset;
+	uint64_t start = w->offset;
 	struct record r;
-	int ret;
+	int ret = 0;
 
 	record_begin(&r, PERF_RECORD_LOST, 0);
 	record_u64(&r, id);
-	record_u64(&r, 1);	/* at least; nobody counted them */
-	writer->told_as = told_as;
-	ret = record_put(writer, &r, &told_as, err);
+	record_u64(&r, lost);
+	w->told_as = told_as;
+	if (lost)
+		ret = record_put(w, &r, &told_as, err);
 	if (!ret)
-		ret = ptw_processes_describe("/proc", put_process_record, writer, err);
-	if (!ret && writer->have_kernel)
-		ret = add_unheard_code(writer, err);
-	writer->told_as = (struct perf_sample_id){ 0 };
+		ret = ptw_processes_describe("/proc", put_process_record, w, err);
+	if (!ret && w->have_kernel)
+		ret = add_unheard_code(w, err);
+	w->told_as = (struct perf_sample_id){ 0 };
 	if (ret)
-		rewind_to(writer, start);
+		rewind_to(w, start);
 	return ret;
+}
+
+int ptw_recording_add_unheard(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t id, struct ptw_error *err)
+{
+	/* One, at least; nobody counted them. */
+	return add_unheard(writer, cpu, id, 1, err);
+}
+
+int ptw_recording_add_missed(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t id, struct ptw_error *err)
+{
+	return add_unheard(writer, cpu, id, 0, err);
 }
 
 int ptw_recording_add_records(struct ptw_recording_writer *writer, const void *first, size_t first_size,
