@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <elf.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -471,6 +472,120 @@ static void survives_a_full_disk(void **state)
 	assert_int_equal(access(in_dir("full/reserve"), F_OK), -1);
 }
 
+#define RING	60000
+#define PERIOD	2048	/* from one PSB to the next */
+
+static const uint8_t psb[] = { 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82 };
+
+/* A ring whose oldest byte is at @wrap, with PSBs up to @last: the bytes in their order to @bytes, as they lie to @memory */
+static struct ptw_ring_trace make_ring(uint32_t cpu, uint8_t *bytes, uint8_t *memory, size_t size, size_t wrap, size_t last)
+{
+	for (size_t i = 0; i < size; i++)
+		bytes[i] = 0x10 + (i * 7 + i / 256 + cpu) % 100;
+	for (size_t i = 0; i <= last; i += PERIOD)
+		memcpy(bytes + i, psb, sizeof(psb));
+	memcpy(memory + wrap, bytes, size - wrap);
+	memcpy(memory, bytes + size - wrap, wrap);
+	return (struct ptw_ring_trace){ .cpu = cpu, .first = memory + wrap, .first_size = size - wrap, .second = memory,
+					.second_size = wrap, .written = 4711 };
+}
+
+/* Three rings and what a disk has room for: all three there whole, or the newest of each, from a PSB on. */
+static void newest_of_rings(void **state)
+{
+	/* AUXTRACE records of 48 bytes, and up to 8 that fill up, come with each ring. */
+	enum { NEEDS = 2 * RING + 3000 + 3 * 56 };
+	static const struct { size_t room, last, written[3]; } cases[] = {
+		{ NEEDS, RING - 1, { RING, 3000, RING } },
+		/* What the small one leaves is for the others: (40000 - 168 - 3000) / 2 = 18416, and PSB 21 is at 43008. */
+		{ 40000, RING - 1, { RING - 21 * PERIOD, 3000, RING - 21 * PERIOD } },
+		/* To the byte: from PSB 21 on each */
+		{ 3000 + 168 + 2 * (RING - 21 * PERIOD), RING - 1, { RING - 21 * PERIOD, 3000, RING - 21 * PERIOD } },
+		{ 3000 + 168 + 2 * (RING - 21 * PERIOD) - 2, RING - 1, { RING - 22 * PERIOD, 3000, RING - 22 * PERIOD } },
+		/* Nobody can begin to decode the newest of the third. */
+		{ 40000, 20 * PERIOD, { RING - 21 * PERIOD, 3000, 0 } },
+		/* (5000 - 168) / 3 = 1610: PSB 29 of the first at 59392, PSB 1 of the second at 2048 */
+		{ 5000, RING - 1, { RING - 29 * PERIOD, 3000 - PERIOD, RING - 29 * PERIOD } },
+		{ 100, RING - 1, { 0, 0, 0 } },
+	};
+	static uint8_t bytes[3][RING], memory[3][RING];
+	struct rlimit old, tight;
+
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &old);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ptw_recording_writer *w = begin("rings");
+		/* The second PSB of the first and the 23rd of the third are in two pieces: 8 bytes there, 8 here. */
+		struct ptw_ring_trace ring[] = {
+			make_ring(4, bytes[0], memory[0], RING, RING - PERIOD - 8, RING - 1),
+			make_ring(5, bytes[1], memory[1], 3000, 0, PERIOD),
+			make_ring(6, bytes[2], memory[2], RING, RING - 22 * PERIOD - 8, cases[i].last),
+		};
+		struct ptw_recording *recording;
+		struct ptw_error err = { .status = 0 };
+		size_t found = 0;
+		int ret;
+
+		tight = old;
+		tight.rlim_cur = ptw_recording_size(w) + cases[i].room;
+		setrlimit(RLIMIT_FSIZE, &tight);
+		ret = ptw_recording_add_rings(w, ring, 3, &err);
+		setrlimit(RLIMIT_FSIZE, &old);
+		assert_int_equal(ret, i ? -1 : 0);
+		if (i)
+			assert_non_null(strstr(err.text, "File too large"));
+		if (ptw_recording_finish(w, &err))
+			fail_msg("%s", err.text);
+		recording = ptw_recording_open(in_dir("rings"), &err);
+		if (!recording && cases[i].written[0])
+			fail_msg("%s", err.text);
+		for (int cpu = 0; cpu < 3; cpu++) {
+			size_t written = cases[i].written[cpu], size = cpu == 1 ? 3000 : RING;
+			const struct ptw_recorded_trace *t;
+
+			assert_int_equal(ring[cpu].written, written);
+			if (!written)
+				continue;
+			assert_true(found < recording->trace_count);
+			t = &recording->trace[found++];
+			assert_int_equal(t->cpu, 4 + cpu);
+			assert_int_equal(t->size, (written + 7) & ~(size_t)7);
+			assert_memory_equal(t->data, bytes[cpu] + size - written, written);
+			assert_memory_equal(t->data, psb, sizeof(psb));
+		}
+		if (recording)
+			assert_int_equal(recording->trace_count, found);
+		else
+			assert_non_null(strstr(err.text, "recorded nothing"));
+		ptw_recording_close(recording);
+	}
+}
+
+/* What is kept for the end becomes less when the end is near, and is gone behind it. */
+static void reserve_shrinks(void **state)
+{
+	struct ptw_recording_writer *w = begin("reserved");
+	struct ptw_error err;
+	struct stat st;
+	glob_t found;
+
+	assert_int_equal(ptw_recording_reserve(w, 1 << 20, &err), 0);
+	assert_int_equal(glob(in_dir("reserved.*/reserve"), 0, NULL, &found), 0);
+	assert_int_equal(stat(found.gl_pathv[0], &st), 0);
+	assert_true(st.st_size == 1 << 20 && st.st_blocks * 512 >= 1 << 20);
+	assert_int_equal(ptw_recording_reserve(w, 1 << 16, &err), 0);
+	assert_int_equal(stat(found.gl_pathv[0], &st), 0);
+	assert_true(st.st_size == 1 << 16 && st.st_blocks * 512 >= 1 << 16 && st.st_blocks * 512 < 1 << 20);
+	ptw_recording_release(w);
+	assert_int_equal(stat(found.gl_pathv[0], &st), -1);
+	/* As after a full disk */
+	assert_int_equal(ptw_recording_reserve(w, 1 << 16, &err), 0);
+	assert_int_equal(stat(found.gl_pathv[0], &st), 0);
+	finish(w);
+	assert_int_equal(access(in_dir("reserved/reserve"), F_OK), -1);
+	globfree(&found);
+}
+
 static int setup(void **state)
 {
 	return mkdtemp(dir) ? 0 : -1;
@@ -495,6 +610,8 @@ int main(void)
 		cmocka_unit_test(marks_losses),
 		cmocka_unit_test(tells_whose_records_were_lost),
 		cmocka_unit_test(survives_a_full_disk),
+		cmocka_unit_test(newest_of_rings),
+		cmocka_unit_test(reserve_shrinks),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

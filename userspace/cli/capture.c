@@ -18,6 +18,8 @@
 #define NO_PMU 1000
 /* What completing a recording needs beside the records that are still in the rings. */
 #define RESERVE (1UL << 20)
+/* … and when no more records come, and no more pieces than there are CPUs */
+#define END_ROOM (256UL << 10)
 
 void capture_config(const struct ptwatch_info *info, uint64_t rtit_ctl, struct ptw_trace_config *config)
 {
@@ -264,24 +266,27 @@ int capture_round(struct capture *capture, struct ptw_error *err)
 	return drain(capture, false, err);
 }
 
-static void add_ring(struct capture *capture, const struct ptw_cpu_trace *trace, const struct ptwatch_control *control)
+/* All records are written, so what was kept for them is room for trace. */
+static void add_rings(struct capture *capture, struct ptw_ring_trace *ring, size_t count)
 {
-	struct ptw_trace_pieces pieces = ptw_trace_pieces(control, trace->data);
+	struct beside *beside = &capture->beside;
 	struct ptw_error err;
 
-	if (!capture->beside.full &&
-	    !ptw_recording_add_trace(capture->writer, trace->cpu, pieces.first, pieces.first_size, pieces.second,
-				     pieces.second_size, &err)) {
-		capture->bytes += pieces.first_size + pieces.second_size;
-		return;
+	if ((ptw_recording_reserve(capture->writer, END_ROOM, &err) ||
+	     ptw_recording_add_rings(capture->writer, ring, count, &err)) && !beside->full) {
+		/* Not beside_full(): the end needs what is reserved now. */
+		beside->full = true;
+		beside->full_error = err;
 	}
-	capture->lost += pieces.first_size + pieces.second_size;
-	if (!capture->beside.full)
-		beside_full(&capture->beside, &err);
+	for (size_t i = 0; i < count; i++) {
+		capture->bytes += ring[i].written;
+		capture->lost += ring[i].first_size + ring[i].second_size - ring[i].written;
+	}
 }
 
 /* How the CPU's trace ended and, if it is a ring, what is in it */
-static int take_state(struct capture *capture, const struct ptw_cpu_trace *trace, struct ptw_error *err)
+static int take_state(struct capture *capture, const struct ptw_cpu_trace *trace, struct ptw_ring_trace *ring,
+		      struct ptw_error *err)
 {
 	const char *verb = capture->request->verb;
 	struct ptwatch_control control;
@@ -303,18 +308,37 @@ static int take_state(struct capture *capture, const struct ptw_cpu_trace *trace
 		cli_progress(verb, "CPU %u overran its buffer before it was interrupted: packets were lost that nobody could count",
 			     trace->cpu);
 	}
-	if (capture->request->trace.mode == PTWATCH_MODE_RING && control.state != PTWATCH_STATE_RUNNING)
-		add_ring(capture, trace, &control);
+	*ring = (struct ptw_ring_trace){ .cpu = trace->cpu };
+	if (capture->request->trace.mode == PTWATCH_MODE_RING && control.state != PTWATCH_STATE_RUNNING) {
+		struct ptw_trace_pieces pieces = ptw_trace_pieces(&control, trace->data);
+
+		ring->first = pieces.first;
+		ring->first_size = pieces.first_size;
+		ring->second = pieces.second;
+		ring->second_size = pieces.second_size;
+	}
 	return 0;
 }
 
 int capture_stop(struct capture *capture, struct ptw_error *err)
 {
+	size_t count = capture->device.trace_count;
+	struct ptw_ring_trace *ring;
+
 	if (ptw_device_trace_stop(&capture->device, err) || drain(capture, true, err))
 		return -1;
-	for (size_t i = 0; i < capture->device.trace_count; i++)
-		if (take_state(capture, &capture->device.trace[i], err))
+	ring = calloc(count + 1, sizeof(*ring));
+	if (!ring)
+		return ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
+	for (size_t i = 0; i < count; i++) {
+		if (take_state(capture, &capture->device.trace[i], &ring[i], err)) {
+			free(ring);
 			return -1;
+		}
+	}
+	if (capture->request->trace.mode == PTWATCH_MODE_RING)
+		add_rings(capture, ring, count);
+	free(ring);
 	return 0;
 }
 
@@ -354,7 +378,7 @@ bool capture_report(struct capture *capture)
 			     "%s bytes of trace were lost in %s gaps, because they were not written to disk in time; a larger --buffer helps, or --cpu, --filter",
 			     ptw_commas(capture->lost, number, sizeof(number)),
 			     ptw_commas(capture->gaps, times, sizeof(times)));
-	else if (capture->lost)
+	else if (capture->lost && capture->request->trace.mode == PTWATCH_MODE_STREAM)
 		cli_progress(verb, "%s bytes of trace were lost", ptw_commas(capture->lost, number, sizeof(number)));
 	return beside_report(&capture->beside) || capture->gaps || capture->lost || capture->damaged;
 }

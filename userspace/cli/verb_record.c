@@ -58,8 +58,8 @@ static void print_record_help(void)
 	      "COMMAND alone is traced with all its threads; with -a or -C, what runs there until it ends. It is a program and\n"
 	      "its arguments, no shell line: write sh -c 'a; b' for one. Ends with COMMAND or PID, after --for, or by Ctrl-C,\n"
 	      "whichever comes first; a COMMAND that still runs is then ended. Exit status 0: recorded; 1: failed, or the disk\n"
-	      "was full (what was recorded until then is kept); 3: recorded, with losses. That of COMMAND is told when it is\n"
-	      "not 0.\n\n"
+	      "was full (what was recorded until then is kept, of rings the newest of each); 3: recorded, with losses. That of\n"
+	      "COMMAND is told when it is not 0.\n\n"
 	      "  ptwatch record -o rec --start-at recv_request --stop-at send_response -- ./server\n"
 	      "  ptwatch record -a --for 1s\n"
 	      "  perf script -i ptwatch.data --itrace=i0ns\n", stdout);
@@ -76,7 +76,7 @@ static void print_snapshot_help(void)
 	      "      --json          tell what was written as a JSON object on stdout\n"
 	      "  -h, --help          this text\n\n"
 	      "Without any target: everything, on every CPU (-a). The same as `ptwatch record --ring SIZE`. Exit status 0:\n"
-	      "written; 1: failed; 3: written, with losses.\n\n"
+	      "written; 1: failed, or the disk was full (the newest of each ring is kept); 3: written, with losses.\n\n"
 	      "  ptwatch snapshot -o now --for 1s              what every CPU has just done\n"
 	      "  ptwatch snapshot -o hang & …; kill -USR2 %1   keep the past of a moment that something else decides\n", stdout);
 }
@@ -374,6 +374,20 @@ static void conclude(struct capture *capture, const struct record_options *opt)
 		     capture->device.trace_count, capture->device.trace_count == 1 ? "" : "s", opt->output);
 }
 
+/* The disk was full: why, and what there is all the same */
+static void explain_full(const struct capture *capture, const struct record_options *opt, struct ptw_error *err)
+{
+	const char *why = capture->beside.full_error.text;
+	char kept[32], all[32];
+
+	if (capture->request->trace.mode == PTWATCH_MODE_RING && capture->lost)
+		ptw_error_set(err, PTW_EXIT_FAILED, "%.700s; kept in %.160s: the newest %s of %s bytes of trace", why, opt->output,
+			      ptw_commas(capture->bytes, kept, sizeof(kept)),
+			      ptw_commas(capture->bytes + capture->lost, all, sizeof(all)));
+	else
+		ptw_error_set(err, PTW_EXIT_FAILED, "%.800s; what was recorded until then is kept in %.160s", why, opt->output);
+}
+
 static int run_verb(struct record_options *opt, int argc, char **argv)
 {
 	struct capture_request request;
@@ -399,8 +413,7 @@ static int run_verb(struct record_options *opt, int argc, char **argv)
 		lossy = capture_report(&capture);
 	}
 	if (!ret && capture.beside.full) {
-		ptw_error_set(&err, PTW_EXIT_FAILED, "%.800s; what was recorded until then is kept in %.160s",
-			      capture.beside.full_error.text, opt->output);
+		explain_full(&capture, opt, &err);
 		ret = -1;
 	}
 	status = ret ? cli_error(opt->verb, &err) : cli_flush(opt->verb);

@@ -303,12 +303,31 @@ int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, c
 			    size_t first_size, const void *second, size_t second_size,
 			    struct ptw_error *err);
 
+/** struct ptw_ring_trace - what is in a CPU's ring, oldest first */
+struct ptw_ring_trace {
+	uint32_t cpu;
+	const uint8_t *first, *second;
+	size_t first_size, second_size;
+	size_t written;		/* by ptw_recording_add_rings(): so many of the newest bytes */
+};
+
+/**
+ * ptw_recording_add_rings() - all of the rings, or as much of each as a full disk has room for: its newest bytes
+ *
+ * What is kept of a ring begins with a PSB, and no ring that is cut is smaller than another by more than what lies
+ * between two of those. Return: 0, or -1 and @err when not all was written; the recording can be finished.
+ */
+int ptw_recording_add_rings(struct ptw_recording_writer *writer, struct ptw_ring_trace *ring, size_t count,
+			    struct ptw_error *err);
+
 /** ptw_recording_add_loss() - @bytes of the CPU's trace were lost at @time (perf's clock, ns) */
 int ptw_recording_add_loss(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t bytes, uint64_t time,
 			   struct ptw_error *err);
 
 /**
  * ptw_recording_reserve() - keep @size bytes of the disk, so that the recording can be finished when it is full
+ *
+ * In place of what was kept before. After an error nothing is.
  */
 int ptw_recording_reserve(struct ptw_recording_writer *writer, size_t size, struct ptw_error *err);
 

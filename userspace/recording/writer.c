@@ -48,6 +48,11 @@
 	 PTWATCH_RTIT_CTL_CYCTHRESH | PTWATCH_RTIT_CTL_PSBFREQ | 1ULL << 4 | 1ULL << 5 |   \
 	 1ULL << 12 | 1ULL << 31 | 1ULL << 55)
 
+/* A piece of trace is padded to whole ones of these. */
+#define TRACE_ALIGN	8
+/* 02 82, eight times: there and nowhere else a decoder can begin. */
+#define PSB_SIZE	16
+
 enum { EVENT_PT, EVENT_DUMMY, EVENTS };
 
 struct ptw_recording_writer {
@@ -1052,11 +1057,11 @@ static ssize_t find_trace(struct ptw_recording_writer *w, uint32_t cpu, struct p
 	return w->traces++;
 }
 
-int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first,
-			    size_t first_size, const void *second, size_t second_size,
-			    struct ptw_error *err)
+/* After an error the file ends with as much of it as there was room for. */
+static int put_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first, size_t first_size,
+		     const void *second, size_t second_size, struct ptw_error *err)
 {
-	static const uint8_t pad[8];
+	static const uint8_t pad[TRACE_ALIGN];
 	size_t size = first_size + second_size, padding = -size % sizeof(pad);
 	uint64_t start = writer->offset;
 	struct perf_auxtrace record = {
@@ -1082,12 +1087,127 @@ int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, c
 		return out_of_memory(err);
 	writer->piece = grown;
 	if (put(writer, &record, sizeof(record), err) || put(writer, first, first_size, err) ||
-	    put(writer, second, second_size, err) || put(writer, pad, padding, err)) {
-		rewind_to(writer, start);
+	    put(writer, second, second_size, err) || put(writer, pad, padding, err))
 		return -1;
-	}
 	grown[writer->pieces++] = (struct perf_file_range){ start, sizeof(record) };
 	return 0;
+}
+
+int ptw_recording_add_trace(struct ptw_recording_writer *writer, uint32_t cpu, const void *first,
+			    size_t first_size, const void *second, size_t second_size,
+			    struct ptw_error *err)
+{
+	uint64_t start = writer->offset;
+
+	if (!put_trace(writer, cpu, first, first_size, second, second_size, err))
+		return 0;
+	rewind_to(writer, start);
+	return -1;
+}
+
+/* ---- rings, of which the newest counts ---- */
+
+static size_t ring_size(const struct ptw_ring_trace *ring)
+{
+	return ring->first_size + ring->second_size;
+}
+
+static uint8_t ring_byte(const struct ptw_ring_trace *ring, size_t at)
+{
+	return at < ring->first_size ? ring->first[at] : ring->second[at - ring->first_size];
+}
+
+static bool psb_at(const struct ptw_ring_trace *ring, size_t at)
+{
+	for (size_t i = 0; i < PSB_SIZE; i++)
+		if (ring_byte(ring, at + i) != (i % 2 ? 0x82 : 0x02))
+			return false;
+	return true;
+}
+
+/* How many of the ring's newest bytes to keep, no more than @limit: the whole ring, or from a PSB on, or none. */
+static size_t newest(const struct ptw_ring_trace *ring, size_t limit)
+{
+	size_t size = ring_size(ring);
+
+	if (size <= limit)
+		return size;
+	for (size_t at = size - limit; at + PSB_SIZE <= size; at++)
+		if (psb_at(ring, at))
+			return size - at;
+	return 0;
+}
+
+static int put_ring(struct ptw_recording_writer *w, struct ptw_ring_trace *ring, size_t limit, struct ptw_error *err)
+{
+	size_t kept = newest(ring, limit), cut = ring_size(ring) - kept;
+	int ret;
+
+	if (cut < ring->first_size)
+		ret = put_trace(w, ring->cpu, ring->first + cut, ring->first_size - cut, ring->second, ring->second_size, err);
+	else
+		ret = put_trace(w, ring->cpu, ring->second + (cut - ring->first_size), kept, NULL, 0, err);
+	if (!ret)
+		ring->written = kept;
+	return ret;
+}
+
+/* How large each ring may be for all to have room in @room */
+static size_t share(const struct ptw_ring_trace *ring, size_t count, uint64_t room)
+{
+	size_t low = 0, high = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (ring_size(&ring[i]) > high)
+			high = ring_size(&ring[i]);
+	while (low < high) {
+		size_t mid = low + (high - low + 1) / 2;
+		uint64_t sum = 0;
+
+		for (size_t i = 0; i < count; i++)
+			sum += (ring_size(&ring[i]) < mid ? ring_size(&ring[i]) : mid) + sizeof(struct perf_auxtrace) + TRACE_ALIGN;
+		if (sum <= room)
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	return low;
+}
+
+static int put_rings(struct ptw_recording_writer *w, struct ptw_ring_trace *ring, size_t count, size_t limit,
+		     struct ptw_error *err)
+{
+	for (size_t i = 0; i < count; i++)
+		ring[i].written = 0;
+	for (size_t i = 0; i < count; i++)
+		if (put_ring(w, &ring[i], limit, err))
+			return -1;
+	return 0;
+}
+
+int ptw_recording_add_rings(struct ptw_recording_writer *writer, struct ptw_ring_trace *ring, size_t count,
+			    struct ptw_error *err)
+{
+	uint64_t start = writer->offset;
+	size_t pieces = writer->pieces, traces = writer->traces, limit = SIZE_MAX, less;
+	struct ptw_error again;
+
+	if (!put_rings(writer, ring, count, limit, err))
+		return 0;
+	/* How far it came is how much room there is; who else writes to the disk may take of it before the next attempt. */
+	do {
+		off_t end = lseek(writer->fd, 0, SEEK_CUR);
+
+		rewind_to(writer, start);
+		writer->pieces = pieces;
+		writer->traces = traces;
+		less = end > (off_t)start ? share(ring, count, end - start) : 0;
+		limit = less < limit ? less : limit / 2;
+	} while (limit >= PSB_SIZE && put_rings(writer, ring, count, limit, &again));
+	if (limit < PSB_SIZE)
+		for (size_t i = 0; i < count; i++)
+			ring[i].written = 0;
+	return -1;
 }
 
 int ptw_recording_add_loss(struct ptw_recording_writer *writer, uint32_t cpu, uint64_t bytes, uint64_t time,
@@ -1113,21 +1233,25 @@ int ptw_recording_add_loss(struct ptw_recording_writer *writer, uint32_t cpu, ui
 
 int ptw_recording_reserve(struct ptw_recording_writer *writer, size_t size, struct ptw_error *err)
 {
-	char *path = join(writer->temp, "/reserve");
+	char *path = writer->reserve ? writer->reserve : join(writer->temp, "/reserve");
 	int fd, error;
 
 	if (!path)
 		return out_of_memory(err);
-	fd = ptw_create_file(path, err);
+	/* One that is there becomes another size: nobody shall take the room in between. */
+	fd = writer->reserve ? open(path, O_RDWR | O_CLOEXEC) : ptw_create_file(path, err);
+	if (fd < 0 && writer->reserve)
+		ptw_error_set(err, PTW_EXIT_FAILED, "%s: %s", path, strerror(errno));
+	writer->reserve = path;
 	if (fd < 0) {
-		free(path);
+		ptw_recording_release(writer);
 		return -1;
 	}
-	writer->reserve = path;
-	error = posix_fallocate(fd, 0, size);
+	error = ftruncate(fd, size) ? errno : posix_fallocate(fd, 0, size);
 	close(fd);
 	if (!error)
 		return 0;
+	ptw_recording_release(writer);
 	return ptw_error_set(err, PTW_EXIT_FAILED, "%s: no room for a recording: %s; free some space or record elsewhere",
 			     writer->path, strerror(error));
 }
