@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * recording TO TRACE FILE,FILEOFF,SIZE,VADDR COPIES [SWITCHES [PROCESSES]]: a recording of the sample skylake-hello, COPIES times
- * over, as one that stock perf opens: its process, what that has mapped, and the trace of CPU 1; with so many switches away and
- * back; and with so many other processes that began, ran a program, and ended.
+ * recording TO TRACE FILE,FILEOFF,SIZE,VADDR COPIES [SWITCHES [CHILDREN [TRACED]]]: a recording of the sample skylake-hello,
+ * COPIES times over, as one that stock perf opens: its process, what that has mapped, and the trace of CPU 1; with so many
+ * switches away and back; with so many children that began, ran a program, and ended before; and behind that with so many
+ * children of which each executes the sample.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +19,11 @@
 
 #define PID	77
 #define ID	501
+#define FIRST_CHILD	1000
+#define CHILD_PIDS	4000000
+#define TIME_SHIFT	10
+#define TIME_MULT	277
+#define CTC_RATIO	154	/* TSC to CTC: CPUID 0x15 EBX / EAX */
 
 static struct ptw_recording_writer *writer;
 static struct ptw_error err;
@@ -86,38 +92,99 @@ static void add_process(const struct ptw_image_section *code)
 	add(&start, sizeof(start), 1);
 }
 
-/* @count children of the process that run a program with eight mappings, each elsewhere, and end, before the trace */
+static uint64_t to_tsc(uint64_t ns)
+{
+	return (ns << TIME_SHIFT) / TIME_MULT + 1;
+}
+
+static uint64_t to_ns(uint64_t tsc)
+{
+	return (tsc >> TIME_SHIFT) * TIME_MULT + ((tsc & ((1 << TIME_SHIFT) - 1)) * TIME_MULT >> TIME_SHIFT);
+}
+
+static void add_switch(uint32_t from, uint32_t to, uint64_t tsc)
+{
+	const struct ptwatch_switch s = { .tsc = tsc, .cpu = 1, .prev_pid = from, .prev_tid = from, .next_pid = to, .next_tid = to };
+
+	check(ptw_recording_add_switches(writer, &s, 1, ID, &err));
+}
+
+struct task_record {
+	struct perf_event_header header;
+	uint32_t pid, ppid, tid, ptid;
+	uint64_t time;
+	struct perf_sample_id id;
+};
+
+static void add_task(uint32_t type, uint32_t pid, uint64_t time)
+{
+	struct task_record task = { .header.type = type, .pid = pid, .ppid = PID, .tid = pid, .ptid = PID, .time = time };
+
+	add(&task, sizeof(task), time);
+}
+
+/* A child of the process that runs a program with eight mappings, which every child has elsewhere */
+static void begin_child(uint32_t pid, uint64_t time, unsigned long number)
+{
+	char name[64];
+
+	add_task(PERF_RECORD_FORK, pid, time);
+	add_comm(pid, "child", true, time + 1);
+	for (unsigned int k = 0; k < 8; k++) {
+		snprintf(name, sizeof(name), "/usr/lib/x86_64-linux-gnu/lib%u.so.1", k);
+		add_map(pid, 0x7f0000000000 + (number * 8 + k) * 0x20000, 0x10000, 0x1000, name, time + 2);
+	}
+}
+
+/* Who sorts by time may let go what is older. */
+static void end_round(unsigned long number)
+{
+	if (!(number % 256))
+		check(ptw_recording_end_round(writer, &err));
+}
+
+/* Children that are over before the trace begins */
 static void add_children(unsigned long count)
 {
 	for (unsigned long i = 0; i < count; i++) {
-		const uint32_t pid = 1000 + i % 4000000;
+		const uint32_t pid = FIRST_CHILD + i % CHILD_PIDS;
 		const uint64_t time = 10 + 8 * i;
-		struct __attribute__((packed)) {
-			struct perf_event_header header;
-			uint32_t pid, ppid, tid, ptid;
-			uint64_t time;
-			struct perf_sample_id id;
-		} fork = {
-			.header = { .type = PERF_RECORD_FORK }, .pid = pid, .ppid = PID, .tid = pid, .ptid = PID, .time = time,
-		}, end = fork;
 
-		add(&fork, sizeof(fork), time);
-		add_comm(pid, "child", true, time + 1);
-		for (unsigned int k = 0; k < 8; k++) {
-			char name[64];
+		begin_child(pid, time, i);
+		add_switch(PID, pid, to_tsc(time + 3));
+		add_task(PERF_RECORD_EXIT, pid, time + 4);
+		add_switch(pid, PID, to_tsc(time + 5));
+		end_round(i);
+	}
+}
 
-			snprintf(name, sizeof(name), "/usr/lib/x86_64-linux-gnu/lib%u.so.1", k);
-			add_map(pid, 0x7f0000000000 + (i * 8 + k) * 0x20000, 0x10000, 0x1000, name, time + 2);
-		}
-		check(ptw_recording_add_switches(writer, (struct ptwatch_switch[]){
-			{ .tsc = (time + 3) * 1024 / 277 + 1, .cpu = 1, .prev_pid = PID, .prev_tid = PID, .next_pid = pid, .next_tid = pid },
-			{ .tsc = (time + 4) * 1024 / 277 + 1, .cpu = 1, .prev_pid = pid, .prev_tid = pid, .next_pid = PID, .next_tid = PID },
-		}, 2, ID, &err));
-		end.header.type = PERF_RECORD_EXIT;
-		end.time = time + 5;
-		add(&end, sizeof(end), time + 5);
-		if (!(i % 256))
-			check(ptw_recording_end_round(writer, &err));
+/* One after the other they execute what is traced. */
+static void add_traced(unsigned long count, char *trace, size_t size, const struct ptw_image_section *code)
+{
+	char *at = memmem(trace, size, "\x02\x82\x02\x82\x02\x82\x02\x82", 8);
+	uint64_t tsc = 0;
+
+	/* Behind PSB, which is twice as long */
+	at = at ? memchr(at + 16, 0x19, trace + size - at - 16) : NULL;
+	if (!at || trace + size - at < 8) {
+		fprintf(stderr, "recording: no TSC behind PSB in the sample\n");
+		exit(1);
+	}
+	memcpy(&tsc, at + 1, 7);
+	for (unsigned long i = 0; i < count; i++) {
+		const uint32_t pid = FIRST_CHILD + i % CHILD_PIDS;
+
+		/* CTC is the same again after so long: TMA and MTC need not be changed. */
+		tsc += 65536ULL * CTC_RATIO;
+		memcpy(at + 1, &tsc, 7);
+		begin_child(pid, to_ns(tsc) - 2000, i);
+		add_map(pid, code->vaddr, code->size, code->offset, code->path, to_ns(tsc) - 1990);
+		add_switch(PID, pid, tsc - 1000);
+		check(ptw_recording_add_trace(writer, 1, trace, size, NULL, 0, &err));
+		/* It takes half a millisecond. */
+		add_task(PERF_RECORD_EXIT, pid, to_ns(tsc) + 1000000);
+		add_switch(pid, PID, tsc + to_tsc(1001000));
+		end_round(i);
 	}
 }
 
@@ -145,7 +212,7 @@ int main(int argc, char **argv)
 		.pt_pmu_type = 8, .stream = true, .switches = true,
 		.params = {
 			.family = 6, .model = 85, .stepping = 4, .mtc_freq = 3, .nom_freq = 37, .cpuid_0x15_eax = 2,
-			.cpuid_0x15_ebx = 308, .have_time = true, .time_shift = 10, .time_mult = 277,
+			.cpuid_0x15_ebx = 2 * CTC_RATIO, .have_time = true, .time_shift = TIME_SHIFT, .time_mult = TIME_MULT,
 		},
 		.rtit_ctl = PTWATCH_RTIT_CTL_USER | PTWATCH_RTIT_CTL_TSCEN | PTWATCH_RTIT_CTL_BRANCHEN |
 			    PTWATCH_RTIT_CTL_MTCEN | PTWATCH_RTIT_CTL_CYCEN | 3ULL << 14,
@@ -155,8 +222,8 @@ int main(int argc, char **argv)
 	char *trace, *many;
 	unsigned long copies;
 
-	if (argc < 5 || argc > 7) {
-		fprintf(stderr, "usage: recording TO TRACE FILE,FILEOFF,SIZE,VADDR COPIES [SWITCHES [PROCESSES]]\n");
+	if (argc < 5 || argc > 8) {
+		fprintf(stderr, "usage: recording TO TRACE FILE,FILEOFF,SIZE,VADDR COPIES [SWITCHES [CHILDREN [TRACED]]]\n");
 		return 2;
 	}
 	copies = strtoul(argv[4], NULL, 10);
@@ -182,6 +249,8 @@ int main(int argc, char **argv)
 		check(ptw_recording_add_trace(writer, 1, many, n * size, NULL, 0, &err));
 		copies -= n;
 	}
+	if (argc > 7)
+		add_traced(strtoul(argv[7], NULL, 10), trace, size, &image.section[0]);
 	check(ptw_recording_finish(writer, &err));
 	ptw_image_free(&image);
 	free(many);

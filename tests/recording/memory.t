@@ -60,4 +60,38 @@ for command in 'stat --jobs 2' 'latency --jobs 2 --from main --to return:main'; 
 	[[ $command == stat* ]] || continue
 	is "$(awk '/^77 / { print $4 }' "$tmp/few.out" "$tmp/many.out" | xargs)" '101 1,000,001' 'but for how often the thread was switched in'
 done
+# Nor with processes: of 200,000 that begin, run a program and end, little more is in memory than of 100. Behind them come 40
+# that execute the sample.
+rm -rf "$tmp/few" "$tmp/many"
+"$tmp/recording" "$tmp/few" "$hello/pt.bin" "$hello/hello,1000,86fb1,401000" 1 0 100 40
+"$tmp/recording" "$tmp/many" "$hello/pt.bin" "$hello/hello,1000,86fb1,401000" 1 0 200000 40
+for command in 'stat --jobs 1' 'packets --count' 'insns --tail 1' 'latency --from main --to return:main' 'calls --depth 3' \
+	'flame -o /dev/null' 'timeline -o /dev/null' 'evidence --from 0 --to 1' "export --sqlite -o $tmp/db"; do
+	read -ra words <<<"$command"
+	for name in few many; do
+		rm -f "$tmp/db"
+		peak "${words[0]}" -i "$tmp/$name" "${words[@]:1}" >"$tmp/$name.peak"
+	done
+	few=$(cat "$tmp/few.peak") many=$(cat "$tmp/many.peak")
+	# What is sorted at once, what is in memory before any of it is in a file, and what was looked at lately
+	ok "${words[*]:0:2}: $few MB, and with 200,000 processes $many MB" test "$many" -le $((few + 64))
+done
+is "$(sqlite3 "$tmp/db" 'SELECT count(*) FROM thread')" 200001 'each of them is told'
+for name in few many; do
+	"$ptwatch" stat -i "$tmp/$name" >"$tmp/$name.out"
+	# Who ran and executed nothing is no row of its own.
+	awk '/child/ { print $3, $4 }' "$tmp/$name.out" | sort | uniq -c >"$tmp/$name.same"
+done
+insns=$(zcat "$hello/expected-ips.txt.gz" | wc -l)
+is "$(xargs <"$tmp/many.same")" "40 ${insns::-3},${insns: -3} 2" 'each of the 40, whose numbers others had before, executed what the sample did'
+is "$(cat "$tmp/few.same")" "$(cat "$tmp/many.same")" 'however many there are'
+
+# Where there is no room for that, it is said.
+rm -rf "$tmp/many"
+"$tmp/recording" "$tmp/many" "$hello/pt.bin" "$hello/hello,1000,86fb1,401000" 1 0 16000
+rc=0
+TMPDIR=$tmp/nowhere "$ptwatch" stat -i "$tmp/many" >"$tmp/out" 2>&1 || rc=$?
+is "$rc" 1 'no directory for temporary files: an error'
+is "$(cat "$tmp/out")" 'ptwatch stat: what it tells of processes: No such file or directory; so much of it needs room in $TMPDIR, or /var/tmp' \
+	'… that says what is lacking'
 done_testing

@@ -85,15 +85,21 @@ static inline void flow_begin(int (*on_event)(void *context, const struct ptw_st
 	assert_non_null(flow_story);
 }
 
-static inline void flow_take(enum ptw_flow_kind kind, uint64_t time, uint64_t from, uint64_t to, uint64_t value)
+static inline void flow_take_with(unsigned int flags, enum ptw_flow_kind kind, uint64_t time, uint64_t from, uint64_t to,
+				  uint64_t value)
 {
 	struct ptw_flow flow = {
-		.kind = kind, .flags = PTW_FLOW_TIMED, .thread = flow_current, .cpu = flow_cpu[flow_current], .time = time,
+		.kind = kind, .flags = PTW_FLOW_TIMED | flags, .thread = flow_current, .cpu = flow_cpu[flow_current], .time = time,
 		.from = from, .to = to, .value = value, .insns = ++flow_insns,
 		.text = kind == PTW_FLOW_GAP ? "overflow: the CPU dropped packets" : NULL,
 	};
 
 	assert_int_equal(ptw_story_take(flow_story, &flow), 0);
+}
+
+static inline void flow_take(enum ptw_flow_kind kind, uint64_t time, uint64_t from, uint64_t to, uint64_t value)
+{
+	flow_take_with(0, kind, time, from, to, value);
 }
 
 static inline void flow_push(uint64_t ret)
@@ -164,6 +170,17 @@ static inline void flow_switch(uint64_t time, uint32_t thread, int32_t cpu)
 	flow_current = thread;
 	flow_cpu[thread] = cpu;
 	flow_take(PTW_FLOW_SWITCH, time, 0, 0, flow_cpu[old] == cpu ? old : FLOW_THREADS);
+}
+
+/* The thread has exited, and @thread goes on on its CPU. */
+static inline void flow_exit(uint64_t time, uint32_t thread)
+{
+	uint32_t old = flow_current;
+
+	flow_cpu[thread] = flow_cpu[old];
+	flow_current = thread;
+	flow_take_with(PTW_FLOW_EXITED, PTW_FLOW_SWITCH, time, 0, 0, old);
+	flow_stack[old].depth = 0;
 }
 
 /* The next records are of @thread, which runs on another CPU at the same time. */

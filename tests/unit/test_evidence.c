@@ -10,6 +10,7 @@
 #include "report/evidence.h"
 
 static struct ptw_evidence *evidence;
+static bool settled;
 
 static int on_event(void *context, const struct ptw_story_event *event)
 {
@@ -22,9 +23,19 @@ static int on_event(void *context, const struct ptw_story_event *event)
 static void begin(const struct ptw_evidence_options *options)
 {
 	evidence = ptw_evidence_new(options);
+	settled = false;
 	assert_non_null(evidence);
 	flow_begin(on_event, NULL);
 	flow_in(0, "main");
+}
+
+static void settle(void)
+{
+	if (settled)
+		return;
+	settled = true;
+	flow_end();
+	assert_int_equal(ptw_evidence_settle(evidence), 0);
 }
 
 /* "time event symbol" of each row. */
@@ -35,8 +46,8 @@ static void end(const char *expected)
 	size_t size;
 	FILE *file = open_memstream(&text, &size);
 
-	flow_end();
-	assert_int_equal(ptw_evidence_end(evidence), 0);
+	settle();
+	ptw_evidence_end(evidence);
 	ptw_out_init(&out, file, false);
 	ptw_evidence_write(evidence, &out, true);
 	assert_int_equal(ptw_out_flush(&out), 0);
@@ -139,7 +150,6 @@ static void other_processes(void **state)
 	flow_thread[1].pid = flow_thread[1].tid = 300;
 	flow_thread[2].pid = flow_thread[2].tid = 400;
 	change_of_credentials(100, "__x64_sys_ioctl");
-	assert_int_equal(ptw_evidence_fork(evidence, 150, 400, 100), 0);
 	flow_switch(160, 1, 0);
 	flow_in(161, "main");
 	exec(170);
@@ -149,8 +159,10 @@ static void other_processes(void **state)
 	flow_call(191, "entry_SYSCALL_64", "do_execveat_common");
 	flow_return(192, "do_execveat_common");
 	flow_iret(193, "entry_SYSCALL_64");
-	assert_int_equal(ptw_evidence_exec(evidence, 192, 0, 400, 400, "id"), 0);
+	settle();
+	ptw_evidence_fork(evidence, 150, 400, 100);
 	assert_int_equal(ptw_evidence_exec(evidence, 175, 0, 300, 300, "ls"), 0);
+	assert_int_equal(ptw_evidence_exec(evidence, 192, 0, 400, 400, "id"), 0);
 	{
 		char expected[1024];
 

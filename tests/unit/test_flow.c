@@ -44,7 +44,7 @@
 struct scene {
 	struct ptw_recording rec;
 	struct ptw_recorded_trace trace;
-	struct ptw_side_event side[8];
+	struct ptw_side_event side[16];
 	char path[32];
 };
 
@@ -99,7 +99,7 @@ static void tell(struct scene *s, unsigned int flags, char *text, size_t room)
 			used += snprintf(text + used, room - used, "%sgap at %d lost %d", sep, (int)f->offset,
 					 (int)f->value);
 		else if (f->kind == PTW_FLOW_SWITCH)
-			used += snprintf(text + used, room - used, "%sswitch to t%d", sep, tid);
+			used += snprintf(text + used, room - used, "%s%s to t%d", sep, f->flags & PTW_FLOW_EXITED ? "exit" : "switch", tid);
 		else if (f->kind == PTW_FLOW_BEGIN)
 			used += snprintf(text + used, room - used, "%sbegin %x", sep, (int)(f->to - CODE));
 		else if (f->kind != PTW_FLOW_EVENT)
@@ -180,6 +180,34 @@ static void threads_switch(void **state)
 	end_scene(&s);
 }
 
+#define OUT(when, who, next) { .type = PTW_SIDE_SWITCH, .time = (when), .pid = (who), .tid = (who), .out = true, \
+			       .other_pid = (next), .other_tid = (next) }
+
+/*
+ * The first switch behind its exit ends a thread, but not one before, nor one at which it wants to run on; and who is made
+ * later with the same number has not exited.
+ */
+static void thread_exits(void **state)
+{
+	static const uint8_t code[] = { 0x90, 0xff, 0xe0 };
+	static const uint8_t trace[] = { START, TIP(0), TSC(12500), TIP(0), TSC(17500), TIP(0), TSC(22500), TIP(0), TSC(27500), TIP(0),
+					 TSC(32500), TIP(0), TSC(37500), TIP(0) };
+	struct scene s;
+
+	set_scene(&s, code, sizeof(code), trace, sizeof(trace));
+#define TASK(what, when, who) { .type = PTW_SIDE_##what, .time = (when), .pid = (who), .tid = (who), .other_pid = 30, .other_tid = 30 }
+	memcpy(s.side, (struct ptw_side_event[]){
+		OUT(10000, 20, 30), TASK(EXIT, 10500, 40), TASK(FORK, 11000, 40), OUT(15000, 30, 20), TASK(EXIT, 15500, 20),
+		OUT(20000, 20, 30), OUT(25000, 30, 20), OUT(30000, 20, 40), OUT(35000, 40, 30),
+	}, 9 * sizeof(s.side[0]));
+	s.side[5].preempted = true;
+	s.rec.side_count = 9;
+	assert_told(&s, PTW_STREAM_ALL_JUMPS,
+		    "begin 0; t20 1>0; switch to t30; t30 1>0; switch to t20; t20 1>0; switch to t30; t30 1>0; switch to t20; t20 1>0; "
+		    "exit to t40; t40 1>0; switch to t30; t30 1>0; 14");
+	end_scene(&s);
+}
+
 /*
  * What libipt does again from the last PSB on, because the engine gave up, is the code of who ran then: not of who runs
  * when it gave up. The process 20 has nothing mapped where 10 has its code.
@@ -240,9 +268,6 @@ static void context_ends(void **state)
 	end_scene(&s);
 }
 
-#define OUT(when, who, next) { .type = PTW_SIDE_SWITCH, .time = (when), .pid = (who), .tid = (who), .out = true, \
-			       .other_pid = (next), .other_tid = (next) }
-
 /* Process 10 is traced alone: the switch to it is in the trace, the one from it is not. */
 static void switch_of_one_process(void **state)
 {
@@ -276,7 +301,7 @@ static void tell_switches(struct flow_labels *labels)
 		assert_int_equal(sw.kind, PTW_FLOW_SWITCH);
 		assert_int_equal(sw.cpu, 3);
 		snprintf(switches + used, sizeof(switches) - used, "%s%d %d>%d", used ? "; " : "", (int)sw.time,
-			 (int)labels->threads->thread[sw.value]->tid, (int)labels->threads->thread[sw.thread]->tid);
+			 (int)labels->threads->thread[sw.value]->public.tid, (int)labels->threads->thread[sw.thread]->public.tid);
 	}
 }
 
@@ -318,10 +343,10 @@ static void switches_untraced(void **state)
 		switches[0] = '\0';
 		assert_int_equal(flow_labels_init(&labels, &threads, &rec, &trace, all), 0);
 		labels_take(&labels, PTW_FLOW_BEGIN, 1500000);
-		assert_int_equal(threads.thread[labels.thread]->tid, 10);
+		assert_int_equal(threads.thread[labels.thread]->public.tid, 10);
 		labels_take(&labels, PTW_FLOW_END, 2000000);
 		labels_take(&labels, PTW_FLOW_BEGIN, 8000000);
-		assert_int_equal(threads.thread[labels.thread]->tid, 10);
+		assert_int_equal(threads.thread[labels.thread]->public.tid, 10);
 		labels_take(&labels, PTW_FLOW_END, 8500000);
 		while (flow_labels_trailing(&labels))
 			tell_switches(&labels);
@@ -1002,6 +1027,43 @@ static void names(void **state)
 	assert_int_equal(system(name), 0);
 }
 
+/* Of a process that runs one program after the other, each is found at its time. */
+static void many_programs(void **state)
+{
+	enum { COUNT = 3000 };
+	static struct ptw_side_event side[COUNT];
+	struct ptw_recording rec = { .side = side, .side_count = COUNT };
+	uint64_t since, until;
+	struct ptw_code *code;
+
+	for (int i = 0; i < COUNT; i++)
+		side[i] = (struct ptw_side_event){
+			.type = PTW_SIDE_COMM, .exec = true, .time = 10 * (i + 1), .pid = i % 3 ? 10 : 20, .tid = i % 3 ? 10 : 20,
+		};
+	code = code_new(&rec);
+	assert_non_null(code);
+	for (uint64_t time = 0; time < 10 * (COUNT + 2); time += 5) {
+		uint64_t last[2] = { 0 }, next[2] = { CODE_ALWAYS, CODE_ALWAYS };
+
+		for (int i = 0; i < COUNT; i++) {
+			if (side[i].time <= time)
+				last[side[i].pid == 20] = side[i].time;
+			else if (next[side[i].pid == 20] == CODE_ALWAYS)
+				next[side[i].pid == 20] = side[i].time;
+		}
+		for (int p = 0; p < 2; p++) {
+			code_space_span(code_space_at(code, p ? 20 : 10, time), &since, &until);
+			/* The first one counts for all the time before, too. */
+			if (last[p] <= (p ? 10 : 20))
+				last[p] = 0, next[p] = p ? 40 : 30;
+			assert_int_equal(since, last[p]);
+			assert_int_equal(until, next[p]);
+		}
+	}
+	assert_null(code_space_at(code, 30, 5));
+	code_free(code);
+}
+
 /* No process has so many mappings; what is left out then is said, where code of it would run. */
 static void too_many_mappings(void **state)
 {
@@ -1305,6 +1367,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_poke),
 		cmocka_unit_test(threads_switch),
+		cmocka_unit_test(thread_exits),
 		cmocka_unit_test(again_from_psb),
 		cmocka_unit_test(context_ends),
 		cmocka_unit_test(switches_untraced),
@@ -1327,6 +1390,7 @@ int main(void)
 		cmocka_unit_test(switch_ends_block),
 		cmocka_unit_test(forks),
 		cmocka_unit_test(names),
+		cmocka_unit_test(many_programs),
 		cmocka_unit_test(too_many_mappings),
 		cmocka_unit_test(jitdump),
 		cmocka_unit_test(damaged_dumps),

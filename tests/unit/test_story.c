@@ -8,7 +8,7 @@ static char told[4096];
 
 static int on_event(void *context, const struct ptw_story_event *event)
 {
-	static const char *const kinds[] = { "enter", "leave", "out", "in", "marker", "gap", "point" };
+	static const char *const kinds[] = { "enter", "leave", "out", "in", "marker", "gap", "over", "point" };
 	static const char *const frames[] = { "begin", "stack", "call", "tail", "irq", "exc", "sys" };
 	size_t used = strlen(told);
 	char buf[32];
@@ -148,13 +148,33 @@ static void begins_anew(void **state)
 	    "160:leave cut [not traced] 0/0/0\n160:leave cut end_here 5/5/5\n160:leave cut main 15/15/10");
 }
 
+/* A thread that exits leaves all its functions, when it ran last, and is forgotten: one that has its number later is another. */
+static void exits(void **state)
+{
+	begin();
+	flow_in(0, "main");
+	flow_call(10, "main", "serve");
+	flow_switch(20, 1, 0);
+	flow_in(20, "prefill");
+	flow_call(25, "prefill", "matmul");
+	flow_exit(40, 0);
+	assert_null(ptw_story_thread(flow_story, 1));
+	flow_return(50, "serve");
+	flow_switch(60, 1, 0);
+	flow_in(60, "decode");
+	end("0:in\n0:enter begin main\n10:enter call serve\n20:out\n20:in/t1\n20:enter/t1 begin prefill\n25:enter/t1 call matmul\n"
+	    "40:out/t1\n40:leave/t1 cut matmul 15/15/15\n40:leave/t1 cut prefill 20/20/5\n40:over/t1\n40:in\n"
+	    "50:leave serve 40/20/20\n60:out\n60:in/t1\n60:enter/t1 begin decode\n"
+	    "60:leave cut main 60/40/20\n60:leave/t1 cut decode 0/0/0");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(totals_and_selves), cmocka_unit_test(interrupts_and_faults),
 		cmocka_unit_test(sleeps_and_moves),  cmocka_unit_test(gaps_cut),
 		cmocka_unit_test(kernel_only),	     cmocka_unit_test(markers),
-		cmocka_unit_test(begins_anew),
+		cmocka_unit_test(begins_anew),	     cmocka_unit_test(exits),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

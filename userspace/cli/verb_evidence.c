@@ -79,6 +79,7 @@ static int check(const struct trace_options *options)
 }
 
 struct report {
+	const struct ptw_recording *recording;
 	struct ptw_evidence *evidence;
 	struct ptw_out *out;
 	bool json;
@@ -92,17 +93,6 @@ static int on_event(void *context, const struct ptw_story_event *event)
 	return ptw_evidence_take(report->evidence, event);
 }
 
-/* Rows name symbols of the programs, which are gone when the stream is closed. */
-static int on_end(void *context)
-{
-	struct report *report = context;
-
-	if (ptw_evidence_end(report->evidence))
-		return -1;
-	report->rows = ptw_evidence_write(report->evidence, report->out, report->json);
-	return 0;
-}
-
 /* The kernel's own records about processes. */
 static int add_records(struct ptw_evidence *evidence, const struct ptw_recording *recording)
 {
@@ -113,14 +103,26 @@ static int add_records(struct ptw_evidence *evidence, const struct ptw_recording
 		const struct ptw_side_event *side = &recording->side[i];
 
 		ptw_recording_passed(recording, i);
-		if (side->type == PTW_SIDE_FORK && ptw_evidence_fork(evidence, side->time, side->pid, side->other_pid))
-			return -1;
+		if (side->type == PTW_SIDE_FORK)
+			ptw_evidence_fork(evidence, side->time, side->pid, side->other_pid);
 		if (side->type != PTW_SIDE_COMM || !side->exec)
 			continue;
 		ptw_side_detail(side, &detail);
 		if (ptw_evidence_exec(evidence, side->time, side->cpu, side->pid, side->tid, detail.name))
 			return -1;
 	}
+	return 0;
+}
+
+/* Rows name symbols of the programs, which are gone when the stream is closed. */
+static int on_end(void *context)
+{
+	struct report *report = context;
+
+	if (ptw_evidence_settle(report->evidence) || add_records(report->evidence, report->recording))
+		return -1;
+	ptw_evidence_end(report->evidence);
+	report->rows = ptw_evidence_write(report->evidence, report->out, report->json);
 	return 0;
 }
 
@@ -160,7 +162,8 @@ static int report(struct trace_source *source, struct ptw_out *out, struct ptw_e
 		return -1;
 	story.context = &report;
 	report.evidence = ptw_evidence_new(&options);
-	if (!report.evidence || add_records(report.evidence, trace_source_recording(source)))
+	report.recording = trace_source_recording(source);
+	if (!report.evidence)
 		ret = ptw_error_set(err, PTW_EXIT_FAILED, "out of memory");
 	else
 		ret = trace_story_run(source, &story, err);

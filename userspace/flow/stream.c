@@ -2,6 +2,7 @@
 /* Puts the records of all traces into one order and says which thread each belongs to. */
 #include "flow/stream.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,7 @@ struct ptw_stream {
 	uint64_t told;		/* bytes, to on_progress() */
 	bool chosen;
 	bool failed;
+	size_t passed;		/* of the recording's events: up to the time of the last switch */
 	struct ptw_trace_totals none;
 	/* Where a process's code was found last */
 	bool have_space;
@@ -67,7 +69,8 @@ static int inherit_name(struct ptw_stream *s, const struct ptw_side_event *e)
 	child = flow_thread_find(&s->threads, e->pid, e->tid, -1);
 	if (parent == UINT32_MAX || child == UINT32_MAX)
 		return -1;
-	memcpy(s->threads.thread[child]->comm, s->threads.thread[parent]->comm, sizeof(s->threads.thread[child]->comm));
+	memcpy(s->threads.thread[child]->public.comm, s->threads.thread[parent]->public.comm,
+	       sizeof(s->threads.thread[child]->public.comm));
 	return 0;
 }
 
@@ -82,7 +85,7 @@ static int take_name(struct ptw_stream *s, const struct ptw_side_event *e)
 	if (index == UINT32_MAX)
 		return -1;
 	ptw_side_detail(e, &detail);
-	snprintf(s->threads.thread[index]->comm, sizeof(s->threads.thread[index]->comm), "%.15s", detail.name);
+	snprintf(s->threads.thread[index]->public.comm, sizeof(s->threads.thread[index]->public.comm), "%.15s", detail.name);
 	return 0;
 }
 
@@ -94,6 +97,8 @@ static void name_threads(struct ptw_stream *s)
 		int ret = 0;
 
 		ptw_recording_passed(s->rec, i);
+		if (!(i & 0xffff))
+			ptw_room_drop(&s->threads.room);
 		if (e->type == PTW_SIDE_COMM)
 			ret = take_name(s, e);
 		else if (e->type == PTW_SIDE_FORK)
@@ -136,12 +141,15 @@ struct ptw_stream *ptw_stream_open(const struct ptw_recording *recording, const 
 {
 	struct ptw_stream *s = calloc(1, sizeof(*s));
 	size_t count = options->trace ? options->traces : recording->trace_count;
+	int why;
 
+	errno = 0;
 	if (!s)
 		goto no_memory;
 	s->own = *recording;
 	s->rec = recording = &s->own;
 	s->options = *options;
+	s->threads.room.limit = FLOW_THREADS_LIMIT;
 	s->lane = calloc(count ? count : 1, sizeof(*s->lane));
 	s->trace = calloc(count ? count : 1, sizeof(*s->trace));
 	s->code = code_new(recording);
@@ -170,8 +178,13 @@ struct ptw_stream *ptw_stream_open(const struct ptw_recording *recording, const 
 	}
 	return s;
 no_memory:
+	why = errno;
 	ptw_stream_close(s);
-	ptw_error_set(err, PTW_EXIT_FAILED, "stream: out of memory");
+	if (why == ENOMEM || !why)
+		ptw_error_set(err, PTW_EXIT_FAILED, "stream: out of memory");
+	else
+		ptw_error_set(err, PTW_EXIT_FAILED, "what it tells of processes: %s; so much of it needs room in $TMPDIR, or /var/tmp",
+			      strerror(why));
 	return NULL;
 }
 
@@ -305,6 +318,41 @@ static struct lane *choose(struct ptw_stream *s)
 	return found ? &s->lane[s->current] : NULL;
 }
 
+/* Who has exited up to @time */
+static void note_exits(struct ptw_stream *s, uint64_t time)
+{
+	for (; s->passed < s->rec->side_count && s->rec->side[s->passed].time <= time; s->passed++) {
+		const struct ptw_side_event *e = &s->rec->side[s->passed];
+		uint32_t index;
+
+		ptw_recording_passed(s->rec, s->passed);
+		if (!(s->passed & 0xfff))
+			ptw_room_drop(&s->threads.room);
+		if ((e->type != PTW_SIDE_EXIT && e->type != PTW_SIDE_FORK) || e->tid <= 0)
+			continue;
+		index = flow_thread_find(&s->threads, e->pid, e->tid, -1);
+		if (index == UINT32_MAX)
+			s->failed = true;
+		else
+			s->threads.thread[index]->exited = e->type == PTW_SIDE_EXIT;
+	}
+}
+
+/* The switch that ends a thread: the first one behind its exit at which it does not want to run on. */
+static const struct ptw_flow *ended_by(struct ptw_stream *s, struct ptw_flow *sw)
+{
+	struct flow_thread *old = s->threads.thread[sw->value];
+
+	if (s->options.order != PTW_ORDER_TIME || !(sw->flags & PTW_FLOW_TIMED))
+		return sw;
+	note_exits(s, sw->time);
+	if (!old->exited || sw->flags & PTW_FLOW_PREEMPTED)
+		return sw;
+	old->exited = false;
+	sw->flags |= PTW_FLOW_EXITED;
+	return sw;
+}
+
 const struct ptw_flow *ptw_stream_next(struct ptw_stream *s)
 {
 	struct lane *l = choose(s);
@@ -317,7 +365,7 @@ const struct ptw_flow *ptw_stream_next(struct ptw_stream *s)
 	s->failed |= l->labels.failed;
 	if (l->have_sw) {
 		l->have_sw = false;
-		return &l->sw;
+		return ended_by(s, &l->sw);
 	}
 	flow = &l->batch->flow[l->at++];
 	flow->thread = l->labels.thread;
@@ -362,7 +410,7 @@ uint32_t ptw_stream_threads(const struct ptw_stream *s)
 
 const struct ptw_thread *ptw_stream_thread(const struct ptw_stream *s, uint32_t index)
 {
-	return s->threads.thread[index];
+	return &s->threads.thread[index]->public;
 }
 
 static struct code_space *space_at(struct ptw_stream *s, int32_t pid, uint64_t time)
@@ -388,7 +436,7 @@ bool ptw_stream_place(struct ptw_stream *s, const struct ptw_flow *flow, uint64_
 	uint64_t state;
 
 	if (!(addr & CODE_KERNEL_HALF))
-		space = space_at(s, s->threads.thread[flow->thread]->pid, time);
+		space = space_at(s, s->threads.thread[flow->thread]->public.pid, time);
 	state = code_state(s->code, space, time);
 	known = &s->place[(addr ^ (uintptr_t)space >> 4) * 0x9e3779b97f4a7c15ULL >> 53];
 	if (!known->known || known->addr != addr || known->space != space || known->state != state) {

@@ -58,6 +58,7 @@ enum ptw_flow_flags {
 	PTW_FLOW_TIMED = 1 << 1,	/* @time is known */
 	PTW_FLOW_SPECULATIVE = 1 << 2,	/* in a transaction, which may have been aborted */
 	PTW_FLOW_GOES_ON = 1 << 3,	/* RUN: the first piece of one; where it was cut depends on what was decoded before */
+	PTW_FLOW_EXITED = 1 << 4,	/* SWITCH: the old thread has ended; with PTW_ORDER_TIME */
 };
 
 /** struct ptw_flow - one record of the stream */

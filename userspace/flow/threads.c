@@ -13,18 +13,18 @@ static uint32_t hash(int32_t tid, int32_t cpu)
 
 static int grow_slots(struct flow_threads *t)
 {
-	uint32_t slots = t->slots ? 2 * t->slots : 256, *slot = calloc(slots, sizeof(*slot));
+	uint32_t slots = t->slots ? 2 * t->slots : 256, *slot = ptw_room_alloc(&t->room, slots * sizeof(*slot));
 
 	if (!slot)
 		return -1;
 	for (uint32_t i = 0; i < t->count; i++) {
-		uint32_t h = hash(t->thread[i]->tid, t->thread[i]->cpu) >> 8;
+		uint32_t h = hash(t->thread[i]->public.tid, t->thread[i]->public.cpu) >> 8;
 
 		while (slot[h &= slots - 1])
 			h++;
 		slot[h] = i + 1;
 	}
-	free(t->slot);
+	ptw_room_give_back(&t->room, t->slot, t->slots * sizeof(*slot));
 	t->slot = slot;
 	t->slots = slots;
 	return 0;
@@ -32,7 +32,7 @@ static int grow_slots(struct flow_threads *t)
 
 uint32_t flow_thread_find(struct flow_threads *t, int32_t pid, int32_t tid, int32_t cpu)
 {
-	struct ptw_thread **grown;
+	struct flow_thread **grown;
 	uint32_t h;
 
 	if (tid > 0)
@@ -40,7 +40,7 @@ uint32_t flow_thread_find(struct flow_threads *t, int32_t pid, int32_t tid, int3
 	if (2 * t->count >= t->slots && grow_slots(t))
 		return UINT32_MAX;
 	for (h = hash(tid, cpu) >> 8; t->slot[h &= t->slots - 1]; h++) {
-		struct ptw_thread *have = t->thread[t->slot[h] - 1];
+		struct ptw_thread *have = &t->thread[t->slot[h] - 1]->public;
 
 		if (have->tid == tid && have->cpu == cpu) {
 			if (have->pid < 0)
@@ -48,25 +48,21 @@ uint32_t flow_thread_find(struct flow_threads *t, int32_t pid, int32_t tid, int3
 			return t->slot[h] - 1;
 		}
 	}
-	grown = t->count & (t->count - 1) ? t->thread :
-		reallocarray(t->thread, t->count ? 2 * t->count : 1, sizeof(*grown));
+	grown = ptw_room_grow(&t->room, t->thread, t->count, sizeof(*grown));
 	if (!grown)
 		return UINT32_MAX;
 	t->thread = grown;
-	grown[t->count] = malloc(sizeof(**grown));
+	grown[t->count] = ptw_room_alloc(&t->room, sizeof(**grown));
 	if (!grown[t->count])
 		return UINT32_MAX;
-	*grown[t->count] = (struct ptw_thread){ .pid = pid, .tid = tid, .cpu = cpu };
+	grown[t->count]->public = (struct ptw_thread){ .pid = pid, .tid = tid, .cpu = cpu };
 	t->slot[h] = ++t->count;
 	return t->count - 1;
 }
 
 void flow_threads_free(struct flow_threads *t)
 {
-	for (uint32_t i = 0; i < t->count; i++)
-		free(t->thread[i]);
-	free(t->thread);
-	free(t->slot);
+	ptw_room_free(&t->room);
 }
 
 /* ---- one trace ---- */

@@ -5,15 +5,24 @@
 
 #include "flow/runs.h"
 #include "flow/stream.h"
+#include "recording/room.h"
 #include "recording/spool.h"
 
-/** struct flow_threads - all threads seen; zero-initialise */
+struct flow_thread {
+	struct ptw_thread public;
+	bool exited;			/* it is about to run for the last time */
+};
+
+/** struct flow_threads - all threads seen; zero-initialise, but for room.limit */
 struct flow_threads {
-	struct ptw_thread **thread;	/* allocated one by one: pointers to them stay */
+	struct ptw_room room;		/* of all that follows */
+	struct flow_thread **thread;	/* allocated one by one: pointers to them stay */
 	uint32_t count;
 	uint32_t *slot;			/* index + 1; a hash over tid and cpu */
 	uint32_t slots;
 };
+
+#define FLOW_THREADS_LIMIT	(4u << 20)	/* for room.limit: that of some ten thousands */
 
 /** flow_thread_find() - index of the thread, made if needed. Return: UINT32_MAX: out of memory. */
 uint32_t flow_thread_find(struct flow_threads *threads, int32_t pid, int32_t tid, int32_t cpu);

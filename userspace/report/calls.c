@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include <linux/ptwatch.h>
 
@@ -54,7 +55,7 @@ struct thread_state {
 	bool arrived;		/* it was switched to, which is not told before something of it is seen */
 	struct ptw_story_event arrival;
 	int64_t arrival_depth;
-	struct thread_state *next;
+	LIST_ENTRY(thread_state) next;
 };
 
 struct ptw_calls {
@@ -62,7 +63,7 @@ struct ptw_calls {
 	struct ptw_out *out;
 	struct ptw_ring lines;		/* struct line */
 	struct ptw_ring kept;		/* of those that are shown, the last ones, where not all lines are */
-	struct thread_state *threads;
+	LIST_HEAD(, thread_state) threads;
 	struct stretch *stretch;
 	uint64_t stretch_first;		/* number of stretch[0] */
 	size_t stretch_count, stretch_room;
@@ -152,8 +153,7 @@ static struct thread_state *state_of(struct ptw_calls *c, struct ptw_story_threa
 		state = calloc(1, sizeof(*state));
 		if (!state)
 			return NULL;
-		state->next = c->threads;
-		c->threads = state;
+		LIST_INSERT_HEAD(&c->threads, state, next);
 		thread->user = state;
 	} else if (state->story_stretch == thread->stretch && state->stretch >= c->stretch_first) {
 		return state;
@@ -778,12 +778,28 @@ static int take_arrival(struct ptw_calls *c, const struct ptw_story_event *event
 	return event->kind == PTW_STORY_OUT ? 0 : take_other(c, &state->arrival, state->arrival_depth);
 }
 
+static void forget(struct ptw_calls *c, const struct ptw_story_event *event)
+{
+	struct thread_state *state = event->thread->user;
+
+	if (c->last_story == event->thread)
+		c->last_story = NULL;
+	if (!state)
+		return;
+	LIST_REMOVE(state, next);
+	free(state);
+}
+
 int ptw_calls_take(struct ptw_calls *c, const struct ptw_story_event *event)
 {
 	int ret;
 
 	if (c->out->error)
 		return 1;
+	if (event->kind == PTW_STORY_OVER) {
+		forget(c, event);
+		return 0;
+	}
 	if (behind_alarm(c, event)) {
 		ret = tell_alarm(c, event->thread, event);
 		if (ret)
@@ -834,8 +850,8 @@ void ptw_calls_free(struct ptw_calls *c)
 
 	if (!c)
 		return;
-	while ((state = c->threads)) {
-		c->threads = state->next;
+	while ((state = LIST_FIRST(&c->threads))) {
+		LIST_REMOVE(state, next);
 		free(state);
 	}
 	while (c->lines.count)

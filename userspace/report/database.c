@@ -32,7 +32,7 @@ static const char indices[] = "CREATE INDEX call_symbol ON call(symbol); CREATE 
 enum { PUT_THREAD, PUT_SYMBOL, PUT_CALL, PUT_SWITCH, PUT_MARKER, PUT_GAP, PUT_ALARM, PUTS };
 
 static const char *const put_sql[PUTS] = {
-	[PUT_THREAD] = "INSERT INTO thread VALUES(?,?,?,?,?)",
+	[PUT_THREAD] = "INSERT OR IGNORE INTO thread VALUES(?,?,?,?,?)",
 	[PUT_SYMBOL] = "INSERT INTO symbol VALUES(?,?,?)",
 	[PUT_CALL] = "INSERT INTO call VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
 	[PUT_SWITCH] = "INSERT INTO switch VALUES(?,?,?,?)",
@@ -185,6 +185,7 @@ static sqlite3_int64 symbol_id(struct ptw_database *db, const struct ptw_place *
 	return db->symbol_id[at];
 }
 
+/* One that exits is forgotten, and another one may have its number later. */
 static void put_thread(struct ptw_database *db, struct ptw_story_thread *thread)
 {
 	if (thread->user)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include <linux/ptwatch.h>
 
@@ -12,7 +13,8 @@
 #include "report/duration.h"
 #include "report/thread_text.h"
 
-#define MAX_ROWS	(1u << 20)	/* of evidence; and of one system call a sixteenth of it */
+#define MAX_ROWS	(1u << 18)	/* of evidence; and of one system call a sixteenth of it */
+#define MAX_PID		(1 << 22)	/* the kernel's PID_MAX_LIMIT */
 
 enum row_event {
 	ROW_ENTRY, ROW_EXIT, ROW_SYSCALL, ROW_COPY_IN, ROW_COPY_OUT, ROW_CREDS, ROW_EXEC, ROW_NEW_PROGRAM, ROW_FORK,
@@ -93,15 +95,18 @@ struct thread_state {
 	const char *syscall;	/* "ioctl"; NULL: not known yet */
 	const char *module;	/* whose code ran last */
 	bool note;
-	struct thread_state *next;
+	LIST_ENTRY(thread_state) next;
 };
 
 struct ptw_evidence {
 	struct ptw_evidence_options options;
 	struct rows rows;	/* the evidence */
-	struct thread_state *threads;
-	struct { uint64_t time; int32_t pid, parent; } *fork;
-	size_t fork_count, fork_room;
+	LIST_HEAD(, thread_state) threads;
+	bool wrong;		/* a row is */
+	/* Known once the story is over: what belongs to the evidence that is not asked for by alarm or time. */
+	uint64_t since;
+	bool anyone;		/* who did it is unknown */
+	uint64_t family[MAX_PID / 64];	/* processes: who did it first, and whom that made since */
 	bool alarm_told;
 	bool dropped;		/* more rows than there is room for */
 };
@@ -125,19 +130,22 @@ static void free_rows(struct rows *rows)
 	*rows = (struct rows){ 0 };
 }
 
+static void free_state(struct thread_state *state)
+{
+	LIST_REMOVE(state, next);
+	free_rows(&state->rows);
+	free(state);
+}
+
 void ptw_evidence_free(struct ptw_evidence *e)
 {
 	struct thread_state *state;
 
 	if (!e)
 		return;
-	while ((state = e->threads)) {
-		e->threads = state->next;
-		free_rows(&state->rows);
-		free(state);
-	}
+	while ((state = LIST_FIRST(&e->threads)))
+		free_state(state);
 	free_rows(&e->rows);
-	free(e->fork);
 	free(e);
 }
 
@@ -151,8 +159,7 @@ static struct thread_state *state_of(struct ptw_evidence *e, struct ptw_story_th
 	if (!state)
 		return NULL;
 	state->entry = PTW_NO_STEP;
-	state->next = e->threads;
-	e->threads = state;
+	LIST_INSERT_HEAD(&e->threads, state, next);
 	return thread->user = state;
 }
 
@@ -161,13 +168,23 @@ static struct row *push(struct rows *rows)
 	struct row *grown;
 
 	if (rows->count == rows->room) {
-		grown = reallocarray(rows->row, rows->room ? 2 * rows->room : 64, sizeof(*grown));
+		grown = reallocarray(rows->row, rows->room ? 2 * rows->room : 16, sizeof(*grown));
 		if (!grown)
 			return NULL;
 		rows->row = grown;
-		rows->room = rows->room ? 2 * rows->room : 64;
+		rows->room = rows->room ? 2 * rows->room : 16;
 	}
 	return &rows->row[rows->count++];
+}
+
+static void drop_oldest(struct rows *rows, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		free(rows->row[i].text);
+	rows->count -= count;
+	memmove(rows->row, rows->row + count, rows->count * sizeof(*rows->row));
 }
 
 static struct row *add_row(struct ptw_evidence *e, struct rows *rows, const struct ptw_story_event *event,
@@ -179,8 +196,7 @@ static struct row *add_row(struct ptw_evidence *e, struct rows *rows, const stru
 	if (rows->count >= (rows == &e->rows ? MAX_ROWS : MAX_ROWS / 16)) {
 		/* Of a thread that never leaves the kernel the newest count. */
 		e->dropped = true;
-		free(rows->row[0].text);
-		memmove(rows->row, rows->row + 1, --rows->count * sizeof(*rows->row));
+		drop_oldest(rows, rows->count / 16);
 	}
 	row = push(rows);
 	if (!row)
@@ -318,7 +334,7 @@ static int take_rule(struct ptw_evidence *e, struct thread_state *state, const s
 		return -1;
 	state->note |= rule->note;
 	if (rule->event == ROW_CREDS && rule->note && state->syscall && !is_rightful(state->syscall)) {
-		row->wrong = true;
+		row->wrong = e->wrong = true;
 		snprintf(text, sizeof(text), "%s, in %s, whose work that is not", rule->meaning, state->syscall);
 		row->text = strdup(text);
 		if (!row->text || add_path(e, state, event))
@@ -375,11 +391,22 @@ static void forget(struct thread_state *state)
 	state->note = false;
 }
 
+/* Whether only that is evidence which follows a change of rights that is no one's right. */
+static bool only_after_wrong(const struct ptw_evidence *e)
+{
+	return !e->options.all && !e->options.window && !e->options.alarm;
+}
+
 static int keep(struct ptw_evidence *e, struct thread_state *state)
 {
 	struct row *row;
 	size_t i;
 
+	/* What was done long before something wrong is none of its story. */
+	if (only_after_wrong(e) && !e->wrong && e->rows.count >= MAX_ROWS - MAX_ROWS / 16) {
+		e->dropped = true;
+		drop_oldest(&e->rows, MAX_ROWS / 8);
+	}
 	for (i = 0; i < state->rows.count; i++) {
 		if (e->options.window && (state->rows.row[i].time < e->options.from ||
 					  (e->options.to && state->rows.row[i].time > e->options.to)))
@@ -445,16 +472,13 @@ static int take_leave(struct ptw_evidence *e, struct thread_state *state, const 
 /* A kernel thread's story begins with the outermost function that still runs, not with the rounds before. */
 static void only_this_round(struct thread_state *state)
 {
-	size_t first, i;
+	size_t first;
 
 	for (first = 0; first < state->rows.count && state->rows.row[first].event != ROW_CALL; first++)
 		;
 	if (state->entry != PTW_NO_STEP || first == state->rows.count)
 		return;
-	for (i = 0; i < first; i++)
-		free(state->rows.row[i].text);
-	state->rows.count -= first;
-	memmove(state->rows.row, state->rows.row + first, state->rows.count * sizeof(*state->rows.row));
+	drop_oldest(&state->rows, first);
 }
 
 static int take_alarm(struct ptw_evidence *e, struct thread_state *state, const struct ptw_story_event *event)
@@ -500,6 +524,7 @@ static bool behind_alarm(const struct ptw_evidence *e, const struct ptw_story_ev
 int ptw_evidence_take(struct ptw_evidence *e, const struct ptw_story_event *event)
 {
 	struct thread_state *state = state_of(e, event->thread);
+	int ret;
 
 	if (!state)
 		return -1;
@@ -515,9 +540,62 @@ int ptw_evidence_take(struct ptw_evidence *e, const struct ptw_story_event *even
 		return take_leave(e, state, event);
 	case PTW_STORY_GAP:
 		return add_row(e, &state->rows, event, ROW_GAP, event->text) ? 0 : -1;
+	case PTW_STORY_OVER:
+		ret = finish(e, state);
+		free_state(state);
+		return ret;
 	default:
 		return 0;
 	}
+}
+
+/* ---- the kernel's records of processes ---- */
+
+static bool in_family(const struct ptw_evidence *e, int32_t pid)
+{
+	return e->anyone || (pid >= 0 && pid < MAX_PID && e->family[pid / 64] >> pid % 64 & 1);
+}
+
+static void set_family(struct ptw_evidence *e, int32_t pid, bool is)
+{
+	if (pid < 0 || pid >= MAX_PID)
+		return;
+	e->family[pid / 64] = (e->family[pid / 64] & ~(1ULL << pid % 64)) | (uint64_t)is << pid % 64;
+}
+
+/* Who did the first thing that is wrong, and when it began */
+static void find_wrong(struct ptw_evidence *e)
+{
+	size_t first, start;
+
+	for (first = 0; first < e->rows.count && !e->rows.row[first].wrong; first++)
+		;
+	/* Then all is told that is of note. */
+	e->anyone = first == e->rows.count;
+	if (e->anyone)
+		return;
+	for (start = first; start > 0; start--)
+		if (e->rows.row[start].tid == e->rows.row[first].tid && e->rows.row[start].event == ROW_ENTRY)
+			break;
+	/* What is of the same time, and came before it, is not its doing. */
+	drop_oldest(&e->rows, start);
+	e->since = e->rows.row[0].time;
+	e->anyone = e->rows.row[first - start].pid < 0;
+	set_family(e, e->rows.row[first - start].pid, true);
+}
+
+int ptw_evidence_settle(struct ptw_evidence *e)
+{
+	struct thread_state *state;
+
+	LIST_FOREACH(state, &e->threads, next)
+		if (finish(e, state))
+			return -1;
+	if (e->rows.count)
+		qsort(e->rows.row, e->rows.count, sizeof(*e->rows.row), by_time);
+	if (only_after_wrong(e))
+		find_wrong(e);
+	return 0;
 }
 
 int ptw_evidence_exec(struct ptw_evidence *e, uint64_t time, int32_t cpu, int32_t pid, int32_t tid, const char *name)
@@ -527,6 +605,12 @@ int ptw_evidence_exec(struct ptw_evidence *e, uint64_t time, int32_t cpu, int32_
 
 	if (e->options.alarm || (e->options.window && (time < e->options.from || (e->options.to && time > e->options.to))))
 		return 0;
+	if (only_after_wrong(e) && (time < e->since || !in_family(e, pid)))
+		return 0;
+	if (e->rows.count >= MAX_ROWS) {
+		e->dropped = true;
+		return 0;
+	}
 	row = push(&e->rows);
 	if (!row)
 		return -1;
@@ -536,79 +620,29 @@ int ptw_evidence_exec(struct ptw_evidence *e, uint64_t time, int32_t cpu, int32_
 	return (row->text = strdup(text)) ? 0 : -1;
 }
 
-int ptw_evidence_fork(struct ptw_evidence *e, uint64_t time, int32_t pid, int32_t parent)
+void ptw_evidence_fork(struct ptw_evidence *e, uint64_t time, int32_t pid, int32_t parent)
 {
-	if (e->fork_count == e->fork_room) {
-		size_t room = e->fork_room ? 2 * e->fork_room : 64;
-		void *grown = reallocarray(e->fork, room, sizeof(*e->fork));
-
-		if (!grown)
-			return -1;
-		e->fork = grown;
-		e->fork_room = room;
-	}
-	e->fork[e->fork_count].time = time;
-	e->fork[e->fork_count].pid = pid;
-	e->fork[e->fork_count++].parent = parent;
-	return 0;
+	if (time >= e->since)
+		set_family(e, pid, in_family(e, parent));
 }
 
 /* ---- the end ---- */
 
-static bool is_child_of(const struct ptw_evidence *e, int32_t pid, int32_t parent, uint64_t since)
+void ptw_evidence_end(struct ptw_evidence *e)
 {
-	size_t i;
-	int generations;
+	size_t i, kept = 0;
 
-	for (generations = 0; pid > 0 && generations < 64; generations++) {
-		if (pid == parent)
-			return true;
-		for (i = e->fork_count; i-- > 0 && (e->fork[i].pid != pid || e->fork[i].time < since);)
-			;
-		if (i == SIZE_MAX)
-			return false;
-		pid = e->fork[i].parent;
-	}
-	return false;
-}
-
-/* What a process, and those that it made, did from its first wrong change of rights on, with the call that led to it. */
-static void only_wrong(struct ptw_evidence *e)
-{
-	size_t first, start, i, kept = 0;
-	int32_t pid;
-
-	for (first = 0; first < e->rows.count && !e->rows.row[first].wrong; first++)
-		;
-	if (first == e->rows.count)
-		return;
-	pid = e->rows.row[first].pid;
-	for (start = first; start > 0; start--)
-		if (e->rows.row[start].tid == e->rows.row[first].tid && e->rows.row[start].event == ROW_ENTRY)
-			break;
 	for (i = 0; i < e->rows.count; i++) {
 		struct row *row = &e->rows.row[i];
 
-		if (i >= start && (pid < 0 || is_child_of(e, row->pid, pid, e->rows.row[start].time)))
+		if (!only_after_wrong(e) || in_family(e, row->pid))
 			e->rows.row[kept++] = *row;
 		else
 			free(row->text);
 	}
 	e->rows.count = kept;
-}
-
-int ptw_evidence_end(struct ptw_evidence *e)
-{
-	struct thread_state *state;
-
-	for (state = e->threads; state; state = state->next)
-		if (finish(e, state))
-			return -1;
-	if (e->rows.count)
-		qsort(e->rows.row, e->rows.count, sizeof(*e->rows.row), by_time);
-	if (!e->options.all && !e->options.window && !e->options.alarm)
-		only_wrong(e);
-	return 0;
+	if (kept)
+		qsort(e->rows.row, kept, sizeof(*e->rows.row), by_time);
 }
 
 static void format_symbol(const struct row *row, char *buf, size_t size)

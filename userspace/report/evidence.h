@@ -33,14 +33,17 @@ struct ptw_evidence *ptw_evidence_new(const struct ptw_evidence_options *options
 /** ptw_evidence_take() - an event of the story. Return: 0; 1: nothing more is wanted; -1: out of memory. */
 int ptw_evidence_take(struct ptw_evidence *evidence, const struct ptw_story_event *event);
 
+/** ptw_evidence_settle() - the story is over; its records of processes follow, in order of time. Return: 0; -1: out of memory. */
+int ptw_evidence_settle(struct ptw_evidence *evidence);
+
 /** ptw_evidence_exec() - the kernel's own record: at @time the process @pid runs the program @name. Return: 0, -1. */
 int ptw_evidence_exec(struct ptw_evidence *evidence, uint64_t time, int32_t cpu, int32_t pid, int32_t tid, const char *name);
 
 /** ptw_evidence_fork() - @parent made the process @pid: what it does belongs to the parent's story */
-int ptw_evidence_fork(struct ptw_evidence *evidence, uint64_t time, int32_t pid, int32_t parent);
+void ptw_evidence_fork(struct ptw_evidence *evidence, uint64_t time, int32_t pid, int32_t parent);
 
-/** ptw_evidence_end() - the story is over */
-int ptw_evidence_end(struct ptw_evidence *evidence);
+/** ptw_evidence_end() - that was all */
+void ptw_evidence_end(struct ptw_evidence *evidence);
 
 /** ptw_evidence_write() - the table, while the story's places are still there. Return: how many rows it has. */
 size_t ptw_evidence_write(const struct ptw_evidence *evidence, struct ptw_out *out, bool json);

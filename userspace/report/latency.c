@@ -4,15 +4,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "report/latency_private.h"
 
 /* More events than this between a start and its end are not looked at; the time is right all the same. */
 #define MAX_EVENTS	(8u << 20)
+#define DURATIONS_LIMIT	(16u << 20)	/* bytes in memory */
 
 /* A start that waits for its end. */
 struct latency_open {
 	struct latency_thread *thread;
+	const struct ptw_thread *info;
 	uint64_t time;
 	uint64_t first;		/* number of its first event in the thread's log */
 	uint64_t serial;	/* ENTRY: of the frame */
@@ -25,7 +28,7 @@ struct latency_open {
 };
 
 struct latency_thread {
-	const struct ptw_story_thread *story;
+	const struct ptw_story_thread *story;	/* NULL: it has exited, and has starts that another thread may end */
 	bool started;			/* it had a start: from then on its interrupts count */
 	uint64_t first, last;		/* times of its events since then */
 	uint64_t first_off_cpu, off_cpu;	/* … and how long it was switched out before */
@@ -35,6 +38,7 @@ struct latency_thread {
 	struct ptw_path_event *log;	/* since the oldest open start */
 	size_t log_count, log_room;
 	uint64_t log_first;		/* number of log[0] */
+	LIST_ENTRY(latency_thread) next;
 };
 
 struct ptw_latency *ptw_latency_new(const struct ptw_latency_options *options)
@@ -45,6 +49,7 @@ struct ptw_latency *ptw_latency_new(const struct ptw_latency_options *options)
 		return NULL;
 	l->options = *options;
 	l->random = 88172645463325252ull;
+	l->durations = (struct ptw_spool){ .item = sizeof(*l->duration), .limit = DURATIONS_LIMIT };
 	l->worst = calloc(options->worst ? options->worst : 1, sizeof(*l->worst));
 	/* Number 0 is no name. */
 	if (!l->worst || ptw_path_name(&l->names, "[switched out]") == UINT32_MAX) {
@@ -61,17 +66,23 @@ static void free_pair(struct ptw_latency_pair *pair)
 	free(pair);
 }
 
+static void free_thread(struct latency_thread *thread)
+{
+	LIST_REMOVE(thread, next);
+	free(thread->open);
+	free(thread->log);
+	free(thread);
+}
+
 void ptw_latency_free(struct ptw_latency *l)
 {
+	struct latency_thread *thread;
 	size_t i;
 
 	if (!l)
 		return;
-	for (i = 0; i < l->thread_count; i++) {
-		free(l->thread[i]->open);
-		free(l->thread[i]->log);
-		free(l->thread[i]);
-	}
+	while ((thread = LIST_FIRST(&l->threads)))
+		free_thread(thread);
 	for (i = 0; i < l->worst_count; i++)
 		free_pair(l->worst[i]);
 	for (i = 0; i < l->sample_count; i++)
@@ -80,9 +91,8 @@ void ptw_latency_free(struct ptw_latency *l)
 	ptw_path_free(&l->scratch);
 	ptw_path_names_free(&l->names);
 	free(l->worst);
-	free(l->thread);
 	free(l->open);
-	free(l->duration);
+	ptw_spool_free(&l->durations);
 	free(l);
 }
 
@@ -101,22 +111,25 @@ static int grow(void *array, size_t *room, size_t count, size_t size)
 	return 0;
 }
 
+/* A start of it has found its end, or will not. */
+static void end_by_id(struct latency_thread *thread)
+{
+	if (!--thread->by_id && !thread->story)
+		free_thread(thread);
+}
+
 static struct latency_thread *thread_of(struct ptw_latency *l, struct ptw_story_thread *story)
 {
-	struct latency_thread *thread;
-	size_t i;
+	struct latency_thread *thread = story->user;
 
-	/* Threads of the story stay where they are. */
-	for (i = l->thread_count; i-- > 0;)
-		if (l->thread[i]->story == story)
-			return l->thread[i];
-	if (grow(&l->thread, &l->thread_room, l->thread_count, sizeof(*l->thread)))
-		return NULL;
+	if (thread)
+		return thread;
 	thread = calloc(1, sizeof(*thread));
 	if (!thread)
 		return NULL;
 	thread->story = story;
-	return l->thread[l->thread_count++] = thread;
+	LIST_INSERT_HEAD(&l->threads, thread, next);
+	return story->user = thread;
 }
 
 /* ---- the log of a thread that has open starts ---- */
@@ -328,20 +341,19 @@ static uint32_t first_phase(struct ptw_latency *l, const struct latency_open *op
 static int add_pair(struct ptw_latency *l, const struct latency_open *open, const struct ptw_story_event *end)
 {
 	struct latency_thread *thread = open->thread;
-	const struct ptw_story_thread *story = thread->story;
 	struct ptw_latency_pair pair = {
 		.start = open->time, .duration = end->time > open->time ? end->time - open->time : 0,
-		.cpu = open->cpu, .end_cpu = end->cpu, .pid = story->info->pid, .tid = story->info->tid,
+		.cpu = open->cpu, .end_cpu = end->cpu, .pid = open->info->pid, .tid = open->info->tid,
 		.end_tid = end->thread->info->tid, .has_id = l->options.by >= 0, .id = open->id,
 	};
 	const struct ptw_path_event *event = NULL;
 	size_t count = 0;
 	int ret;
 
-	snprintf(pair.comm, sizeof(pair.comm), "%s", story->info->comm);
-	if (grow(&l->duration, &l->room, l->count, sizeof(*l->duration)))
+	snprintf(pair.comm, sizeof(pair.comm), "%s", open->info->comm);
+	if (ptw_spool_add(&l->durations, &pair.duration))
 		return -1;
-	l->duration[l->count++] = pair.duration;
+	l->count++;
 	l->sum += pair.duration;
 	if (!open->path_lost) {
 		event = thread->log + (open->first - thread->log_first);
@@ -390,7 +402,7 @@ static void give_up(struct ptw_latency *l, struct latency_thread *thread)
 static int take_start(struct ptw_latency *l, struct latency_thread *thread, const struct ptw_story_event *event)
 {
 	struct latency_open open = {
-		.thread = thread, .time = event->time, .first = log_end(thread), .cpu = event->cpu,
+		.thread = thread, .info = event->thread->info, .time = event->time, .first = log_end(thread), .cpu = event->cpu,
 		.phase_marker = event->value,
 	};
 
@@ -406,8 +418,8 @@ static int take_start(struct ptw_latency *l, struct latency_thread *thread, cons
 		/* The same id begins anew: the old one never ended. */
 		for (i = 0; i < l->open_count; i++) {
 			if (l->open[i].id == open.id) {
-				l->open[i].thread->by_id--;
 				l->open_starts++;
+				end_by_id(l->open[i].thread);
 				remove_open(l->open, &l->open_count, i);
 				break;
 			}
@@ -445,8 +457,8 @@ static int take_end_by_id(struct ptw_latency *l, const struct ptw_story_event *e
 	if (add_pair(l, &open, event))
 		return -1;
 	remove_open(l->open, &l->open_count, i);
-	open.thread->by_id--;
 	trim_log(l, open.thread);
+	end_by_id(open.thread);
 	return 0;
 }
 
@@ -498,11 +510,35 @@ static int count_load(struct ptw_latency *l, struct latency_thread *thread, cons
 	return 0;
 }
 
+static void sum_up(struct ptw_latency *l, const struct latency_thread *thread)
+{
+	uint64_t time = thread->last > thread->first ? thread->last - thread->first : 0;
+
+	l->open_starts += thread->open_count;
+	if (thread->started && time > thread->off_cpu - thread->first_off_cpu)
+		l->load.time += time - (thread->off_cpu - thread->first_off_cpu);
+}
+
+/* The thread has exited. Another one may still end what it started. */
+static void forget(struct ptw_latency *l, struct latency_thread *thread)
+{
+	sum_up(l, thread);
+	thread->started = false;
+	thread->open_count = 0;
+	thread->story = NULL;
+	if (!thread->by_id)
+		free_thread(thread);
+}
+
 int ptw_latency_take(struct ptw_latency *l, const struct ptw_story_event *event)
 {
 	struct latency_thread *thread = thread_of(l, event->thread);
 	bool logged = false;
 
+	if (thread && event->kind == PTW_STORY_OVER) {
+		forget(l, thread);
+		return 0;
+	}
 	if (!thread || count_load(l, thread, event))
 		return -1;
 	/* A function that is left goes on until then; the end comes before what follows it. */
@@ -525,13 +561,6 @@ int ptw_latency_take(struct ptw_latency *l, const struct ptw_story_event *event)
 }
 
 /* ---- the end ---- */
-
-static int by_duration(const void *a, const void *b)
-{
-	uint64_t da = *(const uint64_t *)a, db = *(const uint64_t *)b;
-
-	return da < db ? -1 : da > db;
-}
 
 static int worst_first(const void *a, const void *b)
 {
@@ -588,22 +617,17 @@ static int choose_named(const struct ptw_latency *l, const struct ptw_latency_pa
 
 int ptw_latency_end(struct ptw_latency *l)
 {
+	struct latency_thread *thread;
 	size_t i;
 
-	if (l->count)
-		qsort(l->duration, l->count, sizeof(*l->duration), by_duration);
+	l->duration = ptw_spool_end(&l->durations);
+	if (!l->duration && l->count)
+		return -1;
 	if (l->worst_count)
 		qsort(l->worst, l->worst_count, sizeof(struct ptw_latency_pair *), worst_first);
-	for (i = 0; i < l->thread_count; i++)
-		l->open_starts += l->thread[i]->open_count;
+	LIST_FOREACH(thread, &l->threads, next)
+		sum_up(l, thread);
 	l->open_starts += l->open_count;
-	for (i = 0; i < l->thread_count; i++) {
-		const struct latency_thread *thread = l->thread[i];
-		uint64_t time = thread->last > thread->first ? thread->last - thread->first : 0;
-
-		if (thread->started && time > thread->off_cpu - thread->first_off_cpu)
-			l->load.time += time - (thread->off_cpu - thread->first_off_cpu);
-	}
 	l->load.names = &l->names;
 	if (find_typical(l))
 		return -1;
@@ -625,13 +649,44 @@ void ptw_latency_unmatched(const struct ptw_latency *l, uint64_t *starts, uint64
 	*ends = l->lone_ends;
 }
 
+#define DROP_DURATIONS	(1u << 18)	/* after so many what was read need not stay in memory */
+
+/* In turn, from the first on */
+static uint64_t duration_at(const struct ptw_latency *l, size_t i)
+{
+	if (!(i % DROP_DURATIONS))
+		ptw_spool_drop(&l->durations);
+	return l->duration[i];
+}
+
+/*
+ * Of so many that they are in a file none is moved: one byte after the other, from the highest, it is counted how many of
+ * those that begin with the bytes so far have which one.
+ */
 uint64_t ptw_latency_percentile(const struct ptw_latency *l, unsigned int permyriad)
 {
-	uint64_t rank = ((uint64_t)l->count * permyriad + 9999) / 10000;
+	uint64_t rank = ((uint64_t)l->count * permyriad + 9999) / 10000, value = 0;
+	size_t i;
+	int shift;
 
 	if (!l->count)
 		return 0;
-	return l->duration[rank ? rank - 1 : 0];
+	rank -= rank > 0;
+	for (shift = 56; shift >= 0; shift -= 8) {
+		uint64_t count[256] = { 0 }, known = shift < 56 ? ~0ULL << (shift + 8) : 0;
+		unsigned int byte;
+
+		for (i = 0; i < l->count; i++) {
+			uint64_t duration = duration_at(l, i);
+
+			if ((duration & known) == value)
+				count[duration >> shift & 0xff]++;
+		}
+		for (byte = 0; rank >= count[byte]; byte++)
+			rank -= count[byte];
+		value |= (uint64_t)byte << shift;
+	}
+	return value;
 }
 
 uint64_t ptw_latency_mean(const struct ptw_latency *l)
@@ -651,8 +706,8 @@ size_t ptw_latency_buckets(const struct ptw_latency *l, struct ptw_latency_bucke
 
 	if (!l->count)
 		return 0;
-	first = bits_of(l->duration[0]);
-	last = bits_of(l->duration[l->count - 1]);
+	first = bits_of(ptw_latency_percentile(l, 0));
+	last = bits_of(ptw_latency_percentile(l, 10000));
 	if (last - first >= max)
 		last = first + max - 1;
 	count = last - first + 1;
@@ -661,7 +716,7 @@ size_t ptw_latency_buckets(const struct ptw_latency *l, struct ptw_latency_bucke
 			.low = bits ? 1ull << (bits - 1) : 0, .high = bits < 64 ? 1ull << bits : UINT64_MAX,
 		};
 	for (i = 0; i < l->count; i++) {
-		bits = bits_of(l->duration[i]);
+		bits = bits_of(duration_at(l, i));
 		bucket[(bits > last ? last : bits) - first].count++;
 	}
 	return count;

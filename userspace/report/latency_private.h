@@ -3,6 +3,9 @@
 #ifndef PTWATCH_REPORT_LATENCY_PRIVATE_H
 #define PTWATCH_REPORT_LATENCY_PRIVATE_H
 
+#include <sys/queue.h>
+
+#include "recording/spool.h"
 #include "report/latency.h"
 
 #define PTW_LATENCY_SAMPLE	256	/* paths that are kept to learn what is typical */
@@ -11,8 +14,9 @@ struct ptw_latency {
 	struct ptw_latency_options options;
 	struct ptw_path_names names;
 
-	uint64_t *duration;		/* of all pairs; ascending in the end */
-	size_t count, room;
+	struct ptw_spool durations;	/* of all pairs */
+	const uint64_t *duration;	/* the same, once there are no more */
+	size_t count;
 	uint64_t open_starts, lone_ends;
 	uint64_t sum;
 
@@ -26,8 +30,7 @@ struct ptw_latency {
 	struct ptw_path_load load;
 	struct ptw_path scratch;
 
-	struct latency_thread **thread;
-	size_t thread_count, thread_room;
+	LIST_HEAD(, latency_thread) threads;
 	struct latency_open *open;	/* with @by: of all threads, the oldest first */
 	size_t open_count, open_room;
 };

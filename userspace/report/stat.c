@@ -62,12 +62,31 @@ static int make_room(void *array, size_t *count, size_t index, size_t size)
 	return 0;
 }
 
+#define THREADS_LIMIT	(16u << 20)	/* bytes in plain memory */
+#define DROP_THREADS	(1u << 20)	/* after so many records those not looked at need not stay in memory */
+
+static int make_threads(struct ptw_stat *s, uint32_t index)
+{
+	s->room.limit = THREADS_LIMIT;
+	if (!(++s->taken % DROP_THREADS))
+		ptw_room_drop(&s->room);
+	while (s->thread_count <= index) {
+		struct ptw_stat_thread *grown = ptw_room_grow(&s->room, s->thread, s->thread_count, sizeof(*grown));
+
+		if (!grown)
+			return -1;
+		s->thread = grown;
+		s->thread_count++;
+	}
+	return 0;
+}
+
 int ptw_stat_take(struct ptw_stat *s, const struct ptw_flow *flow)
 {
 	struct ptw_stat_thread *thread;
 	struct ptw_stat_cpu *at;
 
-	if (make_room(&s->thread, &s->thread_count, flow->thread, sizeof(*s->thread)) ||
+	if (make_threads(s, flow->thread) ||
 	    make_room(&s->at, &s->at_count, flow->trace, sizeof(*s->at)))
 		return -1;
 	at = &s->at[flow->trace];
@@ -264,6 +283,13 @@ static void json_thread(const struct ptw_stat_thread *t, const struct ptw_thread
 		       t->insns, t->switches, t->gaps, t->time);
 }
 
+/* Who goes through all threads has come to this one. */
+static void pass_thread(const struct ptw_stat *s, size_t i)
+{
+	if (!(i & 0xffff))
+		ptw_room_drop(&s->room);
+}
+
 void ptw_stat_write(const struct ptw_stat *s, const struct ptw_thread *(*get)(void *context, uint32_t index), void *context,
 		    bool json, struct ptw_out *out)
 {
@@ -272,16 +298,19 @@ void ptw_stat_write(const struct ptw_stat *s, const struct ptw_thread *(*get)(vo
 	int32_t *pid = calloc(room, sizeof(*pid));	/* of processes that are traced */
 
 	for (i = 0; pid && i < s->thread_count; i++) {
+		pass_thread(s, i);
 		pid[pids] = is_traced(&s->thread[i]) ? get(context, s->thread[i].index)->pid : -1;
 		pids += pid[pids] > 0;
 	}
 	if (pids)
 		qsort(pid, pids, sizeof(*pid), by_number);
 	/* Switches are recorded of all that runs; of interest is what is traced, and what belongs to it. */
-	for (i = 0; thread && i < s->thread_count; i++)
+	for (i = 0; thread && i < s->thread_count; i++) {
+		pass_thread(s, i);
 		if (s->thread[i].seen && (is_traced(&s->thread[i]) || (pids && bsearch(&get(context, s->thread[i].index)->pid, pid, pids,
 											 sizeof(*pid), by_number))))
 			thread[count++] = s->thread[i];
+	}
 	free(pid);
 	if (count)
 		qsort(thread, count, sizeof(*thread), most_first);
@@ -302,7 +331,7 @@ void ptw_stat_write(const struct ptw_stat *s, const struct ptw_thread *(*get)(vo
 void ptw_stat_free(struct ptw_stat *s)
 {
 	free(s->trace);
-	free(s->thread);
+	ptw_room_free(&s->room);
 	free(s->at);
 	*s = (struct ptw_stat){ 0 };
 }

@@ -5,6 +5,7 @@
 
 #include "decode/packets.h"
 #include "flow/stream.h"
+#include "recording/room.h"
 #include "report/out.h"
 
 #define PTW_STAT_PACKETS	(PTW_PACKET_UNKNOWN + 1)
@@ -33,6 +34,8 @@ struct ptw_stat {
 	struct ptw_stat_thread *thread;		/* by the stream's index */
 	size_t thread_count;
 	/* private */
+	struct ptw_room room;			/* of @thread */
+	uint64_t taken;
 	struct ptw_stat_cpu { uint64_t insns, time; uint32_t thread; bool used; } *at;	/* by trace */
 	size_t at_count;
 };

@@ -25,6 +25,13 @@ struct ptw_story *ptw_story_new(const struct ptw_story_config *config)
 	return story;
 }
 
+static void free_thread(struct ptw_story_thread *thread)
+{
+	ptw_call_stack_free(&thread->stack);
+	free(thread->frame);
+	free(thread);
+}
+
 void ptw_story_free(struct ptw_story *story)
 {
 	size_t i;
@@ -32,11 +39,8 @@ void ptw_story_free(struct ptw_story *story)
 	if (!story)
 		return;
 	for (i = 0; i < story->thread_count; i++) {
-		if (!story->thread[i])
-			continue;
-		ptw_call_stack_free(&story->thread[i]->stack);
-		free(story->thread[i]->frame);
-		free(story->thread[i]);
+		if (story->thread[i])
+			free_thread(story->thread[i]);
 	}
 	free(story->thread);
 	free(story);
@@ -184,7 +188,7 @@ static uint64_t enter(struct ptw_story_thread *thread, const struct ptw_step *st
 	struct ptw_frame *frame;
 
 	if (thread->frame_count == thread->frame_room) {
-		size_t room = thread->frame_room ? 2 * thread->frame_room : 64;
+		size_t room = thread->frame_room ? 2 * thread->frame_room : 16;
 		struct ptw_frame *grown = reallocarray(thread->frame, room, sizeof(*grown));
 
 		if (!grown) {
@@ -333,10 +337,41 @@ static void take_points(struct ptw_story *story, struct ptw_story_thread *thread
 	}
 }
 
+/* Nothing more will be seen of it. */
+static void end_thread(struct ptw_story_thread *thread)
+{
+	struct ptw_frame *top = ptw_story_top(thread);
+
+	/* An interrupt that is not traced is nothing that lasts: nothing more was traced. */
+	if (top && top->kind == PTW_FRAME_INTERRUPT && !top->ip)
+		leave_ended(thread);
+	else
+		leave_to(thread, 0, true);
+}
+
+static void forget_thread(struct ptw_story_thread *thread)
+{
+	struct ptw_story_event event = { .kind = PTW_STORY_OVER };
+	struct ptw_story *story = thread->story;
+
+	switch_out(thread);
+	end_thread(thread);
+	tell(thread, &event);
+	/* Consumers end with what they have, of which it is. */
+	if (story->status)
+		return;
+	story->thread[thread->index] = NULL;
+	free_thread(thread);
+}
+
 static void take_switch(struct ptw_story *story, struct ptw_story_thread *thread, const struct ptw_flow *flow)
 {
-	if (flow->value < story->thread_count && story->thread[flow->value])
-		switch_out(story->thread[flow->value]);
+	struct ptw_story_thread *old = flow->value < story->thread_count ? story->thread[flow->value] : NULL;
+
+	if (old)
+		switch_out(old);
+	if (old && old != thread && flow->flags & PTW_FLOW_EXITED)
+		forget_thread(old);
 	/* Whoever runs here can't run elsewhere: the other CPU's news are still to come. */
 	if (thread->cpu != flow->cpu)
 		switch_out(thread);
@@ -391,15 +426,9 @@ int ptw_story_end(struct ptw_story *story)
 
 	for (i = 0; i < story->thread_count && !story->status; i++) {
 		struct ptw_story_thread *thread = story->thread[i];
-		struct ptw_frame *top = thread ? ptw_story_top(thread) : NULL;
 
-		if (!top)
-			continue;
-		/* An interrupt that is not traced is nothing that lasts: nothing more was traced. */
-		if (top->kind == PTW_FRAME_INTERRUPT && !top->ip)
-			leave_ended(thread);
-		else
-			leave_to(thread, 0, true);
+		if (thread)
+			end_thread(thread);
 	}
 	return story->status;
 }

@@ -12,7 +12,8 @@
  *	ptw_story_free(story);
  *
  * A thread keeps its call stack while it is switched out, on whatever CPU it goes on. Where nobody recorded which
- * thread ran, each CPU counts as one thread with tid -1. The story keeps nothing else of the past.
+ * thread ran, each CPU counts as one thread with tid -1. The story keeps nothing else of the past, and of a thread that has
+ * exited nothing at all.
  */
 #ifndef PTWATCH_REPORT_STORY_H
 #define PTWATCH_REPORT_STORY_H
@@ -31,6 +32,7 @@ enum ptw_story_kind {
 	PTW_STORY_IN,		/* … and goes on, on .cpu */
 	PTW_STORY_MARKER,	/* PTWRITE: .value, written at .ip */
 	PTW_STORY_GAP,		/* trace is missing: .text says why, .value how many bytes, .offset where */
+	PTW_STORY_OVER,		/* the thread has ended, all its frames are left, and it is forgotten: .user must be let go */
 	PTW_STORY_POINT,	/* the instruction at .ip, one of config.point, is executed */
 };
 

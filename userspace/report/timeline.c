@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "report/alarm_text.h"
 
@@ -17,13 +18,13 @@ struct track {
 	int32_t cpu;
 	bool running;
 	char name[40];
-	struct track *next;
+	LIST_ENTRY(track) next;
 };
 
 struct ptw_timeline {
 	struct ptw_timeline_options options;
 	struct ptw_out *out;
-	struct track *tracks;
+	LIST_HEAD(, track) tracks;
 	uint64_t cpus_named[16];	/* bitmap */
 	bool any;
 };
@@ -40,16 +41,20 @@ struct ptw_timeline *ptw_timeline_new(const struct ptw_timeline_options *options
 	return t;
 }
 
+static void forget(struct track *track)
+{
+	LIST_REMOVE(track, next);
+	free(track);
+}
+
 void ptw_timeline_free(struct ptw_timeline *t)
 {
 	struct track *track;
 
 	if (!t)
 		return;
-	while ((track = t->tracks)) {
-		t->tracks = track->next;
-		free(track);
-	}
+	while ((track = LIST_FIRST(&t->tracks)))
+		forget(track);
 	free(t);
 }
 
@@ -95,8 +100,7 @@ static struct track *track_of(struct ptw_timeline *t, struct ptw_story_thread *t
 		snprintf(track->name, sizeof(track->name), "idle, cpu %d", info->cpu);
 	else
 		snprintf(track->name, sizeof(track->name), info->cpu >= 0 ? "cpu %d" : "trace", info->cpu);
-	track->next = t->tracks;
-	t->tracks = track;
+	LIST_INSERT_HEAD(&t->tracks, track, next);
 	name_track(t, "thread_name", track->pid, track->tid, track->name);
 	return thread->user = track;
 }
@@ -187,6 +191,11 @@ int ptw_timeline_take(struct ptw_timeline *t, const struct ptw_story_event *even
 
 	if (t->options.tid >= 0 && event->thread->info->tid != t->options.tid)
 		return 0;
+	if (event->kind == PTW_STORY_OVER) {
+		if (event->thread->user)
+			forget(event->thread->user);
+		return 0;
+	}
 	track = track_of(t, event->thread);
 	if (!track)
 		return -1;
@@ -235,7 +244,7 @@ bool ptw_timeline_end(struct ptw_timeline *t)
 {
 	struct track *track;
 
-	for (track = t->tracks; track; track = track->next)
+	LIST_FOREACH(track, &t->tracks, next)
 		end_run(t, track, track->last > track->in_at ? track->last : track->in_at);
 	ptw_out_text(t->out, "\n]}\n");
 	return t->any;
