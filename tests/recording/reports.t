@@ -172,6 +172,55 @@ is "$(<"$tmp/out")" 7 'and as many calls are counted'
 run calls "${args[@]}" --around __tunable_get_val --depth 1 --tail 2 --format ip
 is "$(<"$tmp/out")" $'0000000000446980\n0000000000446980' '--tail: of those that are wanted'
 
+# ---- a signal in front of a function's first instruction
+
+# main calls f, which is interrupted there; handler runs, and makes the system call that leads back; f returns.
+cat >"$tmp/signal.s" <<'END'
+	.globl main, f, handler
+main:	.type main, @function
+	call f
+	nop
+	ret
+	.size main, . - main
+	.org 0x10
+f:	.type f, @function
+	nop
+	ret
+	.size f, . - f
+	.org 0x20
+handler: .type handler, @function
+	nop
+	syscall
+	.size handler, . - handler
+END
+cc -nostdlib -static -Wl,-Ttext=0x401000,-emain,--build-id=none -o "$tmp/signal.elf" "$tmp/signal.s" 2>"$tmp/log" || diag "$(<"$tmp/log")"
+python3 - "$tmp/signal.pt" <<'END'
+import struct, sys
+ip = lambda kind, address: bytes([6 << 5 | kind]) + struct.pack('<Q', address)
+FUP, TIP, PGE, PGD = 0x1d, 0x0d, 0x11, b'\x01'
+# PSB TSC MODE.Exec FUP PSBEND
+trace = bytes.fromhex('0282' * 8 + '1900100000000000' + '9901') + ip(FUP, 0x401000) + bytes.fromhex('0223')
+trace += ip(FUP, 0x401010) + PGD + ip(PGE, 0x401020) + PGD + ip(PGE, 0x401010) + ip(TIP, 0x401005)
+trace += ip(FUP, 0x401005) + PGD
+open(sys.argv[1], 'wb').write(trace)
+END
+mkdir -p "$tmp/proc/12/task/12"
+printf 'Name:\tsignal\nTgid:\t12\nPPid:\t1\n' >"$tmp/proc/12/status"
+echo signal >"$tmp/proc/12/comm"
+printf '00401000-00402000 r-xp %08x 08:01 5 %s\n' "$(readelf -lW "$tmp/signal.elf" | awk '$1 == "LOAD" && /R E/ { print $2 }')" \
+	"$tmp/signal.elf" >"$tmp/proc/12/maps"
+signal() {
+	"$tmp/from_raw" "$tmp/signal" "$tmp/signal.pt" 1 1 "$tmp/proc" "$@"
+	run calls -i "$tmp/signal" --no-time --json
+	python3 -c 'import json, sys
+for line in sys.stdin:
+	row = json.loads(line)
+	print(row["depth"], row["type"], row.get("symbol", "-").split("+")[0], end="; ")' <"$tmp/out"
+}
+is "$(signal through)" '0 begin main; 1 call f; 2 interrupt -; 2 call handler; 3 syscall -; 1 interrupt -; ' \
+	'of a trace that nothing turns off: it is handled within f, which returns'
+like "$(signal)" '^0 begin main; 1 call f; 2 interrupt -; 0 begin handler; ' 'of one that breakpoints may turn on and off: what begins may be anything'
+
 # ---- no answer without a word
 
 head -c 4096 /dev/zero >"$tmp/padding"

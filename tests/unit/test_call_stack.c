@@ -657,6 +657,25 @@ static void begins_anew(void **state)
 	}
 }
 
+/* Where nothing turns the trace off, what begins when a function's first instruction was interrupted handles a signal. */
+static void signal_at_entry(void **state)
+{
+	begin();
+	stack.through = true;
+	take(PTW_FLOW_BEGIN, 0, 0x503010, 0);
+	take(PTW_FLOW_CALL, 0x503020, 0x502000, 0x503025);
+	take(PTW_FLOW_INTERRUPT, 0x502000, 0, 0);
+	take(PTW_FLOW_END, 0x502000, 0, 1);
+	take(PTW_FLOW_BEGIN, 0, 0x501000, 0);
+	take(PTW_FLOW_SYSCALL, 0x501020, 0, 0x501022);
+	take(PTW_FLOW_END, 0x501020, 0, 0);
+	take(PTW_FLOW_BEGIN, 0, 0x502000, 0);
+	take(PTW_FLOW_RETURN, 0x502010, 0x503025, 0);
+	ptw_call_stack_free(&stack);
+	assert_string_equal(told, "begin@0 7f503010<0; call@1 7f502000<7f503020; intr@2 0<7f502000; ret; call@2 7f501000<7f502000; "
+				  "syscall@3 0<7f501020; ret; ret; ret");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -687,6 +706,7 @@ int main(void)
 		cmocka_unit_test(return_over_frames),
 		cmocka_unit_test(gaps),
 		cmocka_unit_test(begins_anew),
+		cmocka_unit_test(signal_at_entry),
 		cmocka_unit_test(not_really_branches),
 		cmocka_unit_test(endless_recursion),
 	};

@@ -301,6 +301,7 @@ static void reads_without_kernel_and_time(void **state)
 	struct ptw_recording *r;
 
 	plain.params.have_time = false;
+	plain.params.through = true;
 	memset(plain.params.addr, 0, sizeof(plain.params.addr));
 	plain.rtit_ctl = PTWATCH_RTIT_CTL_USER | PTWATCH_RTIT_CTL_BRANCHEN;
 	w = ptw_recording_create(in_dir("plain"), &plain, &err);
@@ -313,6 +314,7 @@ static void reads_without_kernel_and_time(void **state)
 	if (!r)
 		fail_msg("%s", err.text);
 	assert_false(r->params.have_time);
+	assert_true(r->params.through);
 	assert_int_equal(r->trace_count, 1);
 	assert_int_equal(r->trace[0].size, 16);
 	assert_memory_equal(r->trace[0].data, "\x02\x82\0\0\0\0\0\0\x02\x82\0\0\0\0\0\0", 16);
@@ -342,6 +344,7 @@ static void tells_ranges_of_user_code(void **state)
 	uint8_t *data;
 	size_t size;
 
+	ranges.params.through = true;	/* which ranges are not; but it stands behind them */
 	ranges.params.addr[0] = (struct ptw_addr_range){ 1, 0x401615, 0x40163c };
 	ranges.range_file[0] = (struct ptw_range_file){ "/bin/x", 0x1615 };
 	/* perf takes a name up to a space. */
@@ -365,6 +368,7 @@ static void tells_ranges_of_user_code(void **state)
 		assert_int_equal(r->params.addr[i].a, ranges.params.addr[i].a);
 		assert_int_equal(r->params.addr[i].b, ranges.params.addr[i].b);
 	}
+	assert_true(r->params.through);
 	ptw_recording_close(r);
 }
 
@@ -778,6 +782,7 @@ static void reads_perf_data(void **state)
 	assert_int_equal(r->params.cpuid_0x15_eax, 2);
 	assert_int_equal(r->params.cpuid_0x15_ebx, 100);
 	assert_true(r->params.have_time);
+	assert_false(r->params.through);
 	/*
 	 * The first TSC packet of CPU 3, just after the kernel said at 641256844131 that tracing
 	 * starts there

@@ -100,6 +100,7 @@ int capture_prepare(struct capture *capture, const struct capture_request *reque
 		};
 		config.range_file[i] = request->range_file[i];
 	}
+	config.params.through = !trace.nr_ranges && !request->start_at.label[0] && !request->stop_at.label[0];
 	capture->params = config.params;
 	capture->writer = ptw_recording_create(request->output, &config, err);
 	if (!capture->writer)

@@ -96,7 +96,7 @@ static int run_stream(struct run *run, struct ptw_recording *recording, struct p
 {
 	const struct trace_story_options *options = run->options;
 	struct ptw_story_config config = {
-		.place = place, .thread = thread, .source = run, .point = options->point,
+		.place = place, .thread = thread, .source = run, .through = recording->params.through, .point = options->point,
 		.point_count = options->point_count, .on_event = options->on_event, .context = options->context,
 	};
 	struct ptw_story *story = ptw_story_new(&config);

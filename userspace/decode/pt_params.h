@@ -25,6 +25,8 @@ struct ptw_pt_params {
 	uint32_t cpuid_0x15_eax;	/* TSC / core crystal clock ratio is EBX / EAX; 0: unknown */
 	uint32_t cpuid_0x15_ebx;
 	struct ptw_addr_range addr[PTW_ADDR_RANGES];
+	/* Neither a range nor a breakpoint ever turned the trace off: what is traced of whom is in it throughout. False: not known. */
+	bool through;
 	/*
 	 * TSC to CLOCK_MONOTONIC-like nanoseconds as in perf_event_mmap_page:
 	 * ns = time_zero + ((tsc >> shift) * mult) + (((tsc & ((1 << shift) - 1)) * mult) >> shift)

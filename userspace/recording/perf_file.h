@@ -105,6 +105,13 @@ enum {
 	PT_INFO_COUNT,
 };
 
+/*
+ * Behind the filters comes whether the CPU has event trace, and behind that a word of ours, which perf does not look at:
+ * struct ptw_pt_params.through.
+ */
+#define PT_INFO_OURS		0x50545741594d0000ULL
+#define PT_INFO_OURS_THROUGH	1
+
 /* PT_INFO_HAVE_SWITCH: as PERF_RECORD_SWITCH_CPU_WIDE */
 #define PT_SWITCHES_CPU_WIDE	3
 

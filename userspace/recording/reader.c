@@ -760,6 +760,21 @@ static int read_filters(struct reader *r, struct ptw_pt_params *p, const char *t
 	return 0;
 }
 
+/* What perf does not write; 0: this is not ours, or older */
+static uint64_t ours_of_info(const struct reader *r, uint64_t filters)
+{
+	uint64_t at = sizeof(struct perf_auxtrace_info) + PT_INFO_COUNT * sizeof(uint64_t), ours;
+
+	if (filters >= r->info_size)
+		return 0;
+	at += filters ? (filters + 8) / 8 * 8 : 0;
+	at += sizeof(uint64_t);
+	if (at + sizeof(ours) > r->info_size)
+		return 0;
+	memcpy(&ours, r->info + at, sizeof(ours));
+	return ours;
+}
+
 static int read_info(struct reader *r, struct ptw_pt_params *p)
 {
 	struct perf_auxtrace_info head;
@@ -812,6 +827,7 @@ static int read_info(struct reader *r, struct ptw_pt_params *p)
 	if (r->pt_config & priv[PT_INFO_MTC_BIT])
 		p->mtc_freq = (r->pt_config & priv[PT_INFO_MTC_FREQ_BITS]) >>
 			      shift_of(priv[PT_INFO_MTC_FREQ_BITS]);
+	p->through = ours_of_info(r, priv[PT_INFO_FILTER_LENGTH]) == (PT_INFO_OURS | PT_INFO_OURS_THROUGH);
 	if (priv[PT_INFO_FILTER_LENGTH]) {
 		const char *text = (const char *)r->info + sizeof(head) + sizeof(priv);
 		size_t room = r->info_size - sizeof(head) - sizeof(priv);

@@ -294,6 +294,7 @@ static int put_auxtrace_info(struct ptw_recording_writer *w, struct ptw_error *e
 		record_string(&r, filters);
 	/* whether the CPU has event trace */
 	record_u64(&r, c->cpuid_14_0[1] >> 7 & 1);
+	record_u64(&r, PT_INFO_OURS | (p->through ? PT_INFO_OURS_THROUGH : 0));
 	return record_put(w, &r, NULL, err);
 }
 

@@ -466,13 +466,14 @@ static bool is_start(const struct ptw_call_stack *s, uint64_t ip)
 
 /*
  * Breakpoints at functions stopped tracing, before the first instruction of the one, and began it again, before that of the
- * other. The handler of a signal is at its first instruction, too, but what it interrupts hardly ever.
+ * other. The handler of a signal is at its first instruction, too, but what it interrupts hardly ever: only where there may be
+ * such breakpoints is it taken for one.
  */
 static bool begins_anew(const struct ptw_call_stack *s, uint64_t ip)
 {
 	const struct ptw_call_frame *top = s->count ? &s->frame[s->count - 1] : NULL;
 
-	return top && top->far && !top->runs && top->ret == top->from && !(top->from >> 63) && !(ip >> 63) &&
+	return !s->through && top && top->far && !top->runs && top->ret == top->from && !(top->from >> 63) && !(ip >> 63) &&
 	       is_start(s, top->from) && is_start(s, ip);
 }
 

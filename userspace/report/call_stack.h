@@ -57,6 +57,7 @@ struct ptw_call_stack {
 	/* The call that step @step began is over. */
 	void (*on_return)(void *context, uint64_t step);
 	void *context;
+	bool through;		/* struct ptw_pt_params.through */
 
 	struct ptw_call_frame *frame;	/* the rest is private */
 	size_t count, room;
@@ -66,7 +67,7 @@ struct ptw_call_stack {
 	uint64_t thunk_from;		/* the jump that went to a thunk last; 0: none did */
 };
 
-/** ptw_call_stack_init() - with everything but the first four fields as it must be at the start of a trace */
+/** ptw_call_stack_init() - with everything but the first five fields as it must be at the start of a trace */
 void ptw_call_stack_init(struct ptw_call_stack *stack);
 
 /** ptw_call_stack_take() - the next record of the thread's flow. Return: 0, -1: out of memory. */

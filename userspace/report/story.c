@@ -291,6 +291,7 @@ static struct ptw_story_thread *thread_of(struct ptw_story *story, uint32_t inde
 	thread->story = story;
 	thread->stack = (struct ptw_call_stack){
 		.place = place_of, .on_step = on_step, .on_return = on_return, .context = thread,
+		.through = story->config.through,
 	};
 	ptw_call_stack_init(&thread->stack);
 	return story->thread[index] = thread;

@@ -103,6 +103,7 @@ struct ptw_story_config {
 	bool (*place)(void *source, const struct ptw_flow *flow, uint64_t addr, struct ptw_place *place);
 	const struct ptw_thread *(*thread)(void *source, uint32_t index);
 	void *source;
+	bool through;		/* struct ptw_pt_params.through */
 	/* Addresses whose execution is to be told by itself; needs PTW_FLOW_RUN. */
 	const uint64_t *point;
 	size_t point_count;
