@@ -231,7 +231,7 @@ static struct ptw_flow *put_event(struct engine *e, struct sink *s, enum ptw_eve
 	static __thread struct ptw_flow nowhere;
 	struct ptw_flow *f;
 
-	sink_event_count(s);
+	sink_event_count(s, type == PTW_EVENT_EXEC_MODE);
 	if (s->mode <= SINK_IPS)
 		return &nowhere;
 	f = sink_put(s, type == PTW_EVENT_PTWRITE ? PTW_FLOW_MARKER : PTW_FLOW_EVENT, s->insns);
@@ -275,7 +275,7 @@ static bool take_tip(struct engine *e, struct sink *s, bool suppressed)
 		e->have_fup = false;
 		if (!reach_ip(e, s, e->fup))
 			return false;
-		sink_event_count(s);
+		sink_event_count(s, false);
 		put_interrupt(e, s, ip);
 		settle(e, s, e->fup, ip);
 		e->path = path_at(e, s, ip);
@@ -308,7 +308,7 @@ static bool take_pge(struct engine *e, struct sink *s, bool suppressed)
 
 	if (e->path || suppressed || e->have_fup)
 		return false;
-	sink_event_count(s);
+	sink_event_count(s, false);
 	f = sink_put(s, PTW_FLOW_BEGIN, s->insns);
 	f->bits = e->new_bits ? e->new_bits : e->bits;
 	f->to = e->last_ip;
@@ -349,7 +349,7 @@ static bool take_pgd(struct engine *e, struct sink *s, bool suppressed)
 		from = e->path->last;
 	}
 	settle(e, s, async ? from : 0, ip);
-	sink_event_count(s);
+	sink_event_count(s, false);
 	f = sink_put(s, PTW_FLOW_END, s->insns);
 	f->bits = e->bits;
 	f->from = from;
@@ -703,7 +703,7 @@ static bool take_psb(struct engine *e, struct sink *s, size_t at)
 	e->psb_insns = s->insns;
 	e->psb_runs = e->who.runs;
 	s->event_insns = s->insns;
-	s->events = 0;
+	s->events = s->modes = 0;
 	if (!psb_time(e, s, &psb))
 		return false;
 	e->at = psb.end;

@@ -147,7 +147,7 @@ static bool decode(struct jobs *jobs, struct job *job, struct tools *tools, bool
 				if (at < job->engine.end) {
 					engine_start(&job->engine, at, job->engine.end);
 					job->engine.psb_insns = job->sink.insns;
-					job->sink.events = 0;
+					job->sink.events = job->sink.modes = 0;
 					continue;
 				}
 			}

@@ -37,7 +37,8 @@ struct sink {
 	uint64_t branches, errors, overflows, lost;
 	uint64_t first_time, last_time;
 	uint64_t event_insns;	/* @insns at the last event */
-	uint32_t events;	/* so many since then */
+	uint32_t events;	/* so many since then, */
+	uint32_t modes;		/* but for those of MODE.Exec: libipt from 2.1 on has none where the mode stays */
 	bool speculative;	/* in a transaction */
 
 	bool failed;		/* out of memory */
@@ -242,14 +243,17 @@ static inline void sink_end(struct sink *s, const struct path *path, uint64_t ip
 		    path->end == PATH_CALL || path->end == PATH_FAR_CALL ? path->next : 0);
 }
 
-/* Counts what libipt has as an event, too: so both agree on where they are. */
-static inline void sink_event_count(struct sink *s)
+/* Counts what libipt has as an event, too: so both agree on where they are. @mode: that of a MODE.Exec */
+static inline void sink_event_count(struct sink *s, bool mode)
 {
 	if (s->event_insns != s->insns) {
 		s->event_insns = s->insns;
-		s->events = 0;
+		s->events = s->modes = 0;
 	}
-	s->events++;
+	if (mode)
+		s->modes++;
+	else
+		s->events++;
 }
 
 #endif /* PTWATCH_FLOW_SINK_H */

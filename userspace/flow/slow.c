@@ -2,6 +2,7 @@
 #include "flow/slow.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "decode/event.h"
 #include "decode/ipt.h"
@@ -30,7 +31,7 @@ struct slow {
 	bool tracing;
 	unsigned int tail;
 	uint64_t skip_insns;	/* told by the engine */
-	uint32_t skip_events;
+	uint32_t skip_events, skip_modes;
 	bool have_pending;	/* the last instruction of @pending is a branch that went to the next block */
 	bool pending_skipped;
 	struct path pending;	/* a copy: paths may be gone by then */
@@ -153,6 +154,7 @@ struct slow *slow_new(struct engine *e, struct sink *s)
 	slow->end = ipt_next_psb(e->data, e->end, e->psb + 16);
 	slow->skip_insns = s->insns - e->psb_insns;
 	slow->skip_events = s->event_insns == s->insns ? s->events : 0;
+	slow->skip_modes = s->event_insns == s->insns ? s->modes : 0;
 	slow->bits = e->params->bits ? e->params->bits : 64;
 	/* libipt's block decoder ends there without a word, as where there are no more packets. */
 	slow->cut = slow->end == e->size ? find_cut(e, slow->start) : 0;
@@ -262,6 +264,7 @@ static void deliver(struct slow *slow, struct engine *e, struct sink *s, struct 
 		s->insns += from;
 	}
 	if (from < to) {
+		slow->skip_events = slow->skip_modes = 0;
 		sink_path(s, path, from, to);
 		if (cut)
 			sink_goes_on(s);
@@ -406,27 +409,22 @@ static void put_event(struct slow *slow, struct sink *s, const struct ptw_event 
 	f->offset = offset_of(slow);
 }
 
-static void take_event(struct slow *slow, struct engine *e, struct sink *s)
+static void tell_event(struct slow *slow, struct engine *e, struct sink *s, const struct pt_event *in)
 {
 	struct ptw_event event;
-	struct pt_event in;
-	bool async, skip;
+	uint32_t *told;
+	bool async;
 
-	slow->status = pt_blk_event(slow->block, &in, sizeof(in));
-	if (slow->status < 0) {
-		if (slow->status != -pte_eos)
-			put_gap(slow, e, s, pt_errstr(pt_errcode(slow->status)), offset_of(slow));
-		slow->done = true;
-		return;
-	}
-	ipt_event(&in, &event);
-	if (in.has_tsc) {
-		s->tsc = !s->timed || in.tsc > s->tsc || s->tsc - in.tsc > 1u << 20 ? in.tsc : s->tsc;
+	ipt_event(in, &event);
+	if (in->has_tsc) {
+		s->tsc = !s->timed || in->tsc > s->tsc || s->tsc - in->tsc > 1u << 20 ? in->tsc : s->tsc;
 		s->timed = true;
 	}
-	if (event.type == PTW_EVENT_ENABLED || event.type == PTW_EVENT_OVERFLOW)
-		slow->tracing = e->who.runs.begun = true;
-	else if (event.type == PTW_EVENT_DISABLED || event.type == PTW_EVENT_ASYNC_DISABLED)
+	if (event.type == PTW_EVENT_ENABLED || event.type == PTW_EVENT_OVERFLOW) {
+		slow->tracing = event.type == PTW_EVENT_ENABLED || event.has_ip;
+		e->who.runs.begun = true;
+	}
+	if (event.type == PTW_EVENT_DISABLED || event.type == PTW_EVENT_ASYNC_DISABLED)
 		slow->tracing = false;
 	if (event.type == PTW_EVENT_EXEC_MODE)
 		slow->bits = event.value;
@@ -445,13 +443,36 @@ static void take_event(struct slow *slow, struct engine *e, struct sink *s)
 		slow->have_pending = false;
 	if (event.type == PTW_EVENT_CBR || event.type == PTW_EVENT_OTHER)
 		return;
-	skip = slow->skip_insns || slow->skip_events;
-	if (!slow->skip_insns && slow->skip_events)
-		slow->skip_events--;
-	if (skip)
+	/* The engine stops there. */
+	if (event.type == PTW_EVENT_OVERFLOW) {
+		keep_ahead(slow, s);
+		slow->skip_events = slow->skip_modes = 0;
+	}
+	told = event.type == PTW_EVENT_EXEC_MODE ? &slow->skip_modes : &slow->skip_events;
+	if (slow->skip_insns)
 		return;
-	sink_event_count(s);
+	if (*told) {
+		--*told;
+		return;
+	}
+	sink_event_count(s, event.type == PTW_EVENT_EXEC_MODE);
 	put_event(slow, s, &event);
+}
+
+static void take_event(struct slow *slow, struct engine *e, struct sink *s)
+{
+	struct pt_event in;
+
+	memset(&in, 0xff, sizeof(in));
+	slow->status = pt_blk_event(slow->block, &in, sizeof(in));
+	/* The status may be of what comes behind it. */
+	if (slow->status >= 0 || (int)in.type != -1)
+		tell_event(slow, e, s, &in);
+	if (slow->status >= 0)
+		return;
+	if (slow->status != -pte_eos)
+		put_gap(slow, e, s, pt_errstr(pt_errcode(slow->status)), offset_of(slow));
+	slow->done = true;
 }
 
 /* ---- the stretch ---- */
