@@ -66,7 +66,7 @@ rm -rf "$tmp/few" "$tmp/many"
 "$tmp/recording" "$tmp/few" "$hello/pt.bin" "$hello/hello,1000,86fb1,401000" 1 0 100 40
 "$tmp/recording" "$tmp/many" "$hello/pt.bin" "$hello/hello,1000,86fb1,401000" 1 0 200000 40
 for command in 'stat --jobs 1' 'packets --count' 'insns --tail 1' 'latency --from main --to return:main' 'calls --depth 3' \
-	'flame -o /dev/null' 'timeline -o /dev/null' 'evidence --from 0 --to 1' "export --sqlite -o $tmp/db"; do
+	'flame -o /dev/null' 'timeline -o /dev/null' 'evidence --from 2 --to 3' "export --sqlite -o $tmp/db"; do
 	read -ra words <<<"$command"
 	for name in few many; do
 		rm -f "$tmp/db"
