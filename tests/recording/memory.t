@@ -92,6 +92,6 @@ rm -rf "$tmp/many"
 rc=0
 TMPDIR=$tmp/nowhere "$ptwatch" stat -i "$tmp/many" >"$tmp/out" 2>&1 || rc=$?
 is "$rc" 1 'no directory for temporary files: an error'
-is "$(cat "$tmp/out")" 'ptwatch stat: what it tells of processes: No such file or directory; so much of it needs room in $TMPDIR, or /var/tmp' \
+is "$(cat "$tmp/out")" "ptwatch stat: what it tells of processes: No such file or directory; so much of it needs room in \$TMPDIR, or /var/tmp" \
 	'… that says what is lacking'
 done_testing
