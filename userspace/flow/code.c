@@ -127,7 +127,7 @@ struct ptw_code {
 	struct newest *newest;
 	size_t slots, processes;
 	struct code_space *named;	/* those with names */
-	struct poke *poke;
+	struct poke *poke;	/* in @room, too */
 	size_t pokes;
 	size_t undo_size;
 	struct code_space *kernel;	/* what it generates, for its names: BPF programs and trampolines */
@@ -529,7 +529,7 @@ static int take_ksymbol(struct ptw_code *code, const struct ptw_side_event *e)
 
 static int take_poke(struct ptw_code *code, const struct ptw_side_event *e)
 {
-	struct poke *grown = grow(code->poke, code->pokes, sizeof(*grown));
+	struct poke *grown = ptw_room_grow(&code->room, code->poke, code->pokes, sizeof(*grown));
 	struct ptw_side_detail d;
 
 	if (!grown)
@@ -773,7 +773,6 @@ void code_free(struct ptw_code *code)
 		free(code->note[i]);
 	free(code->file);
 	free(code->flat);
-	free(code->poke);
 	free(code->generated);
 	pthread_mutex_destroy(&code->lock);
 	free(code);
