@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 declare -A version=([bookworm]=2.0 [trixie]=2.1 [sid]=2.2)
-units=(test_decode test_flow test_user_code test_alarm_point)
+units=(test_decode test_flow test_errata test_user_code test_alarm_point)
 
 plan 18
 for suite in bookworm trixie sid; do

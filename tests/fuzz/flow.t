@@ -22,7 +22,7 @@ if ! make -s -C "$top/userspace" OUT="$out" CFLAGS="$sanitize" "$out/userspace/l
 	fail_all "cannot build tests/fuzz/flow.c"
 fi
 
-plan 7
+plan 8
 for name in broadwell-single skylake-asm skylake-hello; do
 	if ! sample_args "$name"; then
 		skip 1 "no sample $name in $samples"
@@ -35,7 +35,7 @@ for name in broadwell-single skylake-asm skylake-hello; do
 	((status == 0)) || { head -n 20 "$tmp/out" "$tmp/err" >&2; }
 done
 
-for unit in flow user_code decode sideband; do
+for unit in flow errata user_code decode sideband; do
 	status=0
 	cc -std=gnu11 "${sanitizers[@]}" -D_GNU_SOURCE -I"$top/userspace" -I"$top/uapi" -o "$tmp/$unit" \
 		"$top/tests/unit/test_$unit.c" "$out/userspace/libptwatch.a" -pthread -lipt -lZydis "${flags[@]}" >"$tmp/log" 2>&1 &&

@@ -32,6 +32,7 @@
 #define TIP(at)	0x6d, IP(at)
 #define USER	0x401000ULL
 #define UTIP(at)	0x6d, (at), 0x10, 0x40, 0x00, 0x00, 0x00
+#define UFUP(at)	0x7d, (at), 0x10, 0x40, 0x00, 0x00, 0x00
 #define PGE(at)	0x71, IP(at)
 #define PGD	0x01	/* without an address */
 #define PIP	0x02, 0x43, 0x00, 0x10, 0x00, 0x00, 0x00, 0x00
@@ -560,6 +561,27 @@ static void overflow_at_once(void **state)
 	assert_overflow(85, code, sizeof(code), trace, sizeof(trace), told, told);
 }
 
+/* An overflow took the mode that a PSB+ would have told: it is what it was before. */
+static void mode_lost(void **state)
+{
+	/* In 32-bit code inc %eax; jz 3; jmp *%eax, twice; in 64-bit code the first is a prefix of the second. */
+	static const uint8_t code[] = { 0x40, 0x74, 0x00, 0xff, 0xe0, 0x40, 0x74, 0x00, 0xff, 0xe0 };
+	static const uint8_t trace[] = { PSB, TSC(1000), 0x99, 0x02, UFUP(0), PSBEND, NOT_TAKEN, UTIP(0), PSB, TSC(2000), OVF, UFUP(5),
+					 NOT_TAKEN, UTIP(5), NOT_TAKEN, UTIP(5) };
+	static const char told[] = "begin 7f400000; t-1 7f400003>7f400000; OVF; t-1 7f400008>7f400005; t-1 7f400008>7f400005; 9";
+	char text[256];
+	struct scene s;
+
+	set_scene(&s, code, sizeof(code), trace, sizeof(trace));
+	assert_int_equal(ptw_image_add(&s.rec.image, s.path, 0, 4096, USER, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		tell(&s, PTW_STREAM_ALL_JUMPS | (i ? PTW_STREAM_REFERENCE : 0), text, sizeof(text));
+		forget_offsets(text);
+		assert_string_equal(text, told);
+	}
+	end_scene(&s);
+}
+
 /* As in overflow_at_once() an event that is left to libipt: it is told once, though libipt has none for a mode that stays. */
 static void event_at_once(void **state)
 {
@@ -597,6 +619,7 @@ static void cut_cyc(void **state)
 	static const uint8_t off[] = { START, FUP(0), PGD, CUT_CYC, OVF, MODE64, PGE(3), NOT_TAKEN, TIP(0), FUP(0), PGD };
 	/* As the last packets of the trace: nothing is cut off there */
 	static const uint8_t last[] = { START, TIP(0), CUT_CYC, OVF, FUP(3), NOT_TAKEN, TIP(0) };
+	static const uint8_t in_psb[] = { START, TIP(0), PSB, TSC(2000), CUT_CYC, OVF, FUP(3), NOT_TAKEN, TIP(0) };
 	static const char told[] = "begin 0; t-1 1>0; OVF; t-1 5>0; t-1 1>0; t-1 1>0; 8";
 	static const char by_libipt[] = "begin 0; OVF; t-1 5>0; t-1 1>0; t-1 1>0; 8";
 	static const char untraced[] = "begin 0; t-1 0>7efff000; t-1 0>7efff000; OVF; begin 3; t-1 5>0; t-1 0>7efff000; "
@@ -607,6 +630,39 @@ static void cut_cyc(void **state)
 	assert_overflow(0x5e, code, sizeof(code), off, sizeof(off), untraced, untraced);
 	assert_overflow(0x5e, code, sizeof(code), last, sizeof(last), "begin 0; t-1 1>0; OVF; t-1 5>0; 4",
 			"begin 0; OVF; t-1 5>0; 4");
+	assert_overflow(0x5e, code, sizeof(code), in_psb, sizeof(in_psb), "begin 0; t-1 1>0; OVF; t-1 5>0; 4",
+			"begin 0; t-1 1>0; OVF; t-1 5>0; 4");
+}
+
+/*
+ * SKD010: the FUP behind OVF may be missing. What libipt would go on with is not trusted, up to the next PSB: not the address that
+ * comes next, nor a FUP that an interrupt may have sent. User code is where no interrupt leads to.
+ */
+static void lost_fup(void **state)
+{
+	/* 0: nop; 1: jmp *%rax; 3: ret */
+	static const uint8_t code[] = { 0x90, 0xff, 0xe0, 0xc3 };
+	static const uint8_t bits[] = { START, TIP(0), OVF, NOT_TAKEN, TIP(0), TIP(0), START, TIP(0) };
+	static const uint8_t address[] = { START, TIP(0), OVF, TIP(0), TIP(0), START, TIP(0) };
+	static const uint8_t interrupt[] = { START, TIP(0), OVF, FUP(3), TIP(0), TIP(0), START, TIP(0) };
+	static const uint8_t nothing[] = { START, TIP(0), OVF, START, TIP(0) };
+	static const uint8_t to_user[] = { START, TIP(0), OVF, FUP(3), UTIP(0) };
+	static const uint8_t off[] = { START, FUP(0), PGD, OVF, MODE64, PGE(0), TIP(0), FUP(0), PGD };
+
+	static const char untraced[] = "begin 0; t-1 0>7efff000; t-1 0>7efff000; OVF; begin 0; t-1 1>0; t-1 0>7efff000; "
+				       "t-1 0>7efff000; 2";
+
+	assert_overflow(0x5e, code, sizeof(code), bits, sizeof(bits), "begin 0; t-1 1>0; gap at 42 lost 17; t-1 1>0; 4",
+			"begin 0; t-1 1>0; gap at 42 lost 17; t-1 1>0; 4");
+	assert_overflow(0x5e, code, sizeof(code), address, sizeof(address), "begin 0; t-1 1>0; gap at 42 lost 16; t-1 1>0; 4",
+			"begin 0; t-1 1>0; gap at 42 lost 16; t-1 1>0; 4");
+	assert_overflow(0x5e, code, sizeof(code), interrupt, sizeof(interrupt), "begin 0; t-1 1>0; gap at 42 lost 23; t-1 1>0; 4",
+			"begin 0; t-1 1>0; gap at 42 lost 23; t-1 1>0; 4");
+	assert_overflow(0x5e, code, sizeof(code), nothing, sizeof(nothing), "begin 0; t-1 1>0; gap at 42 lost 2; t-1 1>0; 4",
+			"begin 0; t-1 1>0; gap at 42 lost 2; t-1 1>0; 4");
+	assert_overflow(0x5e, code, sizeof(code), to_user, sizeof(to_user), "begin 0; t-1 1>0; OVF; t-1 3>7f400000; 3",
+			"begin 0; OVF; t-1 3>7f400000; 3");
+	assert_overflow(0x5e, code, sizeof(code), off, sizeof(off), untraced, untraced);
 }
 
 static void unclear_code(void **state)
@@ -1440,8 +1496,10 @@ int main(void)
 		cmocka_unit_test(switch_home_late),
 		cmocka_unit_test(incomplete_packet),
 		cmocka_unit_test(overflow_at_once),
+		cmocka_unit_test(mode_lost),
 		cmocka_unit_test(event_at_once),
 		cmocka_unit_test(cut_cyc),
+		cmocka_unit_test(lost_fup),
 		cmocka_unit_test(unclear_code),
 		cmocka_unit_test(pieces_of_runs),
 		cmocka_unit_test(gaps),

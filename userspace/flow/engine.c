@@ -577,6 +577,26 @@ static size_t long_size(const uint8_t *p, size_t left)
 	return 0;
 }
 
+size_t engine_cyc_size(const uint8_t *p, size_t left, uint64_t *value)
+{
+	return cyc_size(p, left, value);
+}
+
+size_t engine_long_size(const uint8_t *p, size_t left)
+{
+	return long_size(p, left);
+}
+
+size_t engine_ip_size(unsigned int compression)
+{
+	return ip_bytes[compression] == 0xff ? 0 : 1 + ip_bytes[compression];
+}
+
+uint64_t engine_ip(uint64_t last, unsigned int compression, const uint8_t *p)
+{
+	return ip_of(last, compression, p);
+}
+
 struct psb_plus {
 	bool odd;	/* there is something in it that is not plain */
 	bool have_fup, have_tsc, have_cbr, have_tma;

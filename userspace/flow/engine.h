@@ -80,8 +80,19 @@ enum engine_status engine_run(struct engine *engine, struct sink *sink, size_t r
 /** engine_psb_ip() - address in the FUP of the PSB+ at @psb. Return: false: there is none. */
 bool engine_psb_ip(const uint8_t *data, size_t size, size_t psb, uint64_t *ip);
 
-
 /** engine_psb_tsc() - the time in the PSB+ at @psb. Return: false: there is none. */
 bool engine_psb_tsc(const uint8_t *data, size_t size, size_t psb, uint64_t *tsc);
+
+/** engine_cyc_size() - of the CYC at @p, and its @value; 0: it is too long, is cut off, or hides an OVF */
+size_t engine_cyc_size(const uint8_t *p, size_t left, uint64_t *value);
+
+/** engine_long_size() - of the packet at @p whose head has two bytes; 0: there is no such packet */
+size_t engine_long_size(const uint8_t *p, size_t left);
+
+/** engine_ip_size() - of a packet with an address, by its @compression (IPBytes); 0: there is no such packet */
+size_t engine_ip_size(unsigned int compression);
+
+/** engine_ip() - the address whose bytes are at @p, behind the address @last */
+uint64_t engine_ip(uint64_t last, unsigned int compression, const uint8_t *p);
 
 #endif /* PTWATCH_FLOW_ENGINE_H */

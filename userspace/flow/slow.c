@@ -6,6 +6,7 @@
 
 #include "decode/event.h"
 #include "decode/ipt.h"
+#include "flow/mend.h"
 
 /* Blocks behind the last packet of a stretch in which the next PSB's address has to be */
 #define TAIL_BLOCKS	8
@@ -23,6 +24,7 @@ struct slow_image {
 
 struct slow {
 	struct pt_block_decoder *block;
+	struct mend mend;
 	size_t start, end;	/* the stretch */
 	size_t cut;		/* where a packet begins that the trace does not have all of; 0: none does */
 	int status;
@@ -159,11 +161,18 @@ struct slow *slow_new(struct engine *e, struct sink *s)
 	/* libipt's block decoder ends there without a word, as where there are no more packets. */
 	slow->cut = slow->end == e->size ? find_cut(e, slow->start) : 0;
 	/* Errata are those of the CPU, known since the recording was opened. */
-	ipt_config(&config, e->params, e->data, slow->cut ? slow->cut : slow->end, NULL);
+	if (!mend_stretch(&slow->mend, e, slow->start, slow->cut ? slow->cut : slow->end)) {
+		slow_free(slow);
+		return NULL;
+	}
+	if (slow->mend.copy)
+		ipt_config(&config, e->params, slow->mend.copy, slow->mend.size, NULL);
+	else
+		ipt_config(&config, e->params, e->data, slow->mend.distrust ? slow->mend.distrust : slow->cut ? slow->cut : slow->end, NULL);
 	ipt_newer_flags(&config);
 	slow->block = pt_blk_alloc_decoder(&config);
 	if (!slow->block) {
-		free(slow);
+		slow_free(slow);
 		return NULL;
 	}
 	s->insns = e->psb_insns;
@@ -184,6 +193,7 @@ void slow_free(struct slow *slow)
 	if (!slow)
 		return;
 	pt_blk_free_decoder(slow->block);
+	free(slow->mend.copy);
 	free(slow);
 }
 
@@ -191,7 +201,11 @@ static uint64_t offset_of(const struct slow *slow)
 {
 	uint64_t offset;
 
-	return pt_blk_get_offset(slow->block, &offset) < 0 ? slow->start : offset;
+	if (pt_blk_get_offset(slow->block, &offset) < 0)
+		return slow->start;
+	if (!slow->mend.copy)
+		return offset;
+	return slow->start + offset - (offset ? slow->mend.inserted : 0);
 }
 
 /*
@@ -224,7 +238,9 @@ static void put_gap(struct slow *slow, struct engine *e, struct sink *s, const c
 	s->lost += f->value;
 	slow->have_pending = false;
 	slow->done = true;
-	slow->cut = 0;	/* told with it */
+	/* Told with it */
+	slow->mend.distrust = 0;
+	slow->cut = 0;
 }
 
 /* ---- paths ---- */
@@ -513,7 +529,7 @@ static void next_block(struct slow *slow, struct engine *e, struct sink *s, cons
 
 	set_time(slow, e, s);
 	if (slow->packets_over &&
-	    (slow->end == e->size || (slow->tracing && !engine_psb_ip(e->data, e->size, slow->end, &ip)))) {
+	    (slow->end == e->size || slow->mend.distrust || (slow->tracing && !engine_psb_ip(e->data, e->size, slow->end, &ip)))) {
 		/* What would come may not have been executed any more; but that is where the last branch went. */
 		slow->status = pt_blk_next(slow->block, &in, sizeof(in));
 		arrive_at_end(slow, s, in.ip);
@@ -546,7 +562,7 @@ static void next_block(struct slow *slow, struct engine *e, struct sink *s, cons
 		if (until)
 			put_gap(slow, e, s, "the flow does not lead to where the next PSB is", slow->end);
 		slow->packets_over = true;
-		slow->done |= slow->end == e->size;
+		slow->done |= slow->end == e->size || slow->mend.distrust;
 		return;
 	}
 	if (!in.ninsn)
@@ -583,7 +599,7 @@ enum engine_status slow_run(struct slow *slow, struct engine *e, struct sink *s,
 			e->who.runs.begun = true;
 		}
 		e->begins = false;
-		slow->status = pt_blk_sync_set(slow->block, slow->start);
+		slow->status = pt_blk_sync_set(slow->block, slow->mend.copy ? 0 : slow->start);
 		if (slow->status < 0 && slow->status != -pte_eos)
 			put_gap(slow, e, s, pt_errstr(pt_errcode(slow->status)), slow->start);
 		slow->done |= slow->status < 0;
@@ -599,6 +615,10 @@ enum engine_status slow_run(struct slow *slow, struct engine *e, struct sink *s,
 			next_block(slow, e, s, image);
 	}
 	keep_ahead(slow, s);
+	if (slow->mend.distrust && !s->failed) {
+		s->overflows++;
+		put_gap(slow, e, s, "overflow: the CPU dropped packets, among them where it went on", slow->mend.distrust);
+	}
 	if (slow->cut && !s->failed)
 		put_gap(slow, e, s, PTW_GAP_CUT, slow->cut);
 	s->speculative = false;
