@@ -25,6 +25,10 @@ until_true() {
 	return 1
 }
 
+bytes() { rdmsr -p 1 -u "$1" 2>/dev/null || python3 -c 'import os, struct, sys
+fd = os.open("/dev/cpu/1/msr", os.O_RDONLY)
+print(struct.unpack("<Q", os.pread(fd, 8, int(sys.argv[1], 16)))[0])' "$1"; }
+
 ended() { ! kill -0 "$1" 2>/dev/null; }
 
 # begin COMMAND…: in the background, until it says that it records; $pid
@@ -115,13 +119,43 @@ finish
 is "$status" 1 'a disk that fills up: status 1'
 like "$stderr" 'No space left on device.*; what was recorded until then is kept in small/records' 'a disk that fills up: says so'
 is "$(echo small/*)" 'small/filler small/records' 'a disk that fills up: the recording is there'
+ok 'a disk that fills up: with what the ring has' valid small/records
+umount small
+
+# A ring for which the room that was kept does not do: its newest part is there.
+mount -t tmpfs -o size=8m tmpfs small
+before=$(bytes 0x4fff0014)
+taskset -c 1 sh -c 'while :; do :; done' &
+busy=$!
+begin taskset -c 0 ptwatch record -u -C 1 --ring 2m --cyc -o small/ring
+until (($(bytes 0x4fff0014) - before > 3 << 20)); do sleep 0.1; done
+dd if=/dev/zero of=small/filler bs=64k 2>/dev/null
+until_true busy_until_ended
+kill "$busy"
+finish
+is "$status" 1 'a disk without room for the ring: status 1'
+like "$stderr" 'No space left on device; free some space or record elsewhere; kept in small/ring: the newest [0-9,]+ of 2,097,152 bytes of trace$' \
+	'a disk without room for the ring: says what is lacking'
+is "$(grep -c 'lost\|No space' <<<"$stderr")" 1 'in one line'
+ok 'a disk without room for the ring: what there is is a recording' valid small/ring
+kept=$(sed -n 's/.*the newest \([0-9,]*\) of.*/\1/p' <<<"$stderr" | tr -d ,)
+ok 'and much of it' test "$kept" -gt 100000
+is "$(python3 - small/ring/data <<'END'
+import struct, sys
+data = open(sys.argv[1], 'rb').read()
+at, end = struct.unpack_from('<QQ', data, 40)
+end += at
+while at < end:
+	kind, misc, size = struct.unpack_from('<IHH', data, at)
+	length = struct.unpack_from('<Q', data, at + 8)[0] if kind == 71 else 0
+	if kind == 71: print(length, data[at + size:at + size + 16] == b'\x02\x82' * 8)
+	at += size + length
+END
+)" "$(((kept + 7) / 8 * 8)) True" 'as many bytes as it says, from a PSB on'
 umount small
 
 # ---- nothing is lost uncounted
 
-bytes() { rdmsr -p 1 -u "$1" 2>/dev/null || python3 -c 'import os, struct, sys
-fd = os.open("/dev/cpu/1/msr", os.O_RDONLY)
-print(struct.unpack("<Q", os.pread(fd, 8, int(sys.argv[1], 16)))[0])' "$1"; }
 number() { sed -n "s/^ptwatch record: \([0-9,]*\) bytes of trace $1.*/\1/p" /tmp/stderr | tr -d ,; }
 before=$(bytes 0x4fff0014)
 taskset -c 1 sh -c 'while :; do :; done' &
