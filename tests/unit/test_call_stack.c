@@ -349,6 +349,16 @@ static void inner_functions_interrupted(void **state)
 	insn(USER(0x50200a), INSN_OTHER);
 	end("begin@0 7f501010<0; call@1 7f502000<7f501010; call@2 7f502010<7f502000; intr@3 6000<7f502019; ret; ret; "
 	    "call@2 7f502040<7f502005; intr@3 6000<7f502040; ret; call@3 7f503000<7f502040; ret; ret");
+	/* The function graph tracer's return trampoline, here entry: g returns to it, and it to where g was called from. */
+	begin();
+	insn(0x2000, INSN_CALL);
+	insn(0x3000, INSN_RETURN);
+	insn(0x7000, INSN_CALL);
+	insn(0x4000, INSN_RETURN);
+	insn(0x7005, INSN_CALL);
+	insn(0x700b, INSN_RETURN);
+	insn(0x2005, INSN_OTHER);
+	end("begin@0 2000<0; call@1 3000<2000; ret; tail@1 7000<3000; call@2 4000<7000; ret; call@2 700b<7005; ret; ret");
 	/* The kernel's is told at once: no thunk is so long. */
 	begin();
 	insn(0x2000, INSN_CALL);

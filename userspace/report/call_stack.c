@@ -338,10 +338,14 @@ static void leave(struct ptw_call_stack *s, uint64_t ip, uint64_t from)
 	struct ptw_place to;
 
 	if (i >= 0) {
-		if (s->frame[i].inner) {
+		/*
+		 * What goes back to the middle of its function was no thunk. Nor is what the kernel's RET leaves: the tracers'
+		 * return trampoline is built as one, and calls.
+		 */
+		if (s->frame[i].inner)
 			pop_to(s, i + 1);
+		if (s->frame[i].inner || (s->frame[s->count - 1].inner && from >> 63))
 			tell_inner(s);
-		}
 		pop_to(s, i);
 		return;
 	}
