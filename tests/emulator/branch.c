@@ -211,7 +211,8 @@ static void overflow_resolve(struct vcpu *v, uint64_t ip)
 	if (!branches_on(v))
 		return;
 	if (!f->packet_en) {
-		if (ip && opts.errata & ERRATUM_APL12)
+		/* It is about FilterEn alone: no address of a context that may not be traced is told. */
+		if (ip && f->context_en && opts.errata & ERRATUM_APL12)
 			packet_ip(w, PACKET_FUP, ip);
 		else if (!ip && opts.errata & ERRATUM_APL11)
 			packet_ip_none(w, PACKET_TIP_PGD);

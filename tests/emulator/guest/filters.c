@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -622,6 +623,12 @@ static void in_and_out(void)
 		run_branchy();
 }
 
+static void system_calls(void)
+{
+	for (unsigned int i = 0; i < 3000; i++)
+		syscall(SYS_getppid);
+}
+
 static void overflows(void)
 {
 	unsigned int all, fups, pges;
@@ -644,6 +651,11 @@ static void overflows(void)
 		printf("# %u overflows, %u with FUP\n", count(t, "OVF"), count(t, "OVF FUP("));
 		result(count(t, "OVF FUP(") > 1 && !count(t, "OVF FUP(l0)") && !count(t, "OVF FUP(l1)"),
 		       "APL12: FUP after OVF though the filter is off");
+		/* The context is off: in the kernel. */
+		trace(USER, 0, system_calls);
+		t = decode(memory + PAGE, memory + PAGE + traced, true);
+		printf("# %u overflows\n", count(t, "OVF"));
+		result(count(t, "OVF") > 3 && !count(t, "OVF FUP(ffff"), "... but not where nothing may be traced");
 	}
 	if (!apl11)
 		return;
