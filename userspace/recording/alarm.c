@@ -26,6 +26,8 @@
 
 #include <linux/ptwatch.h>
 
+#include "common/utf8.h"
+
 #define LINE_LIMIT	(1 << 20)
 #define ALARM_LIMIT	(1 << 20)
 
@@ -57,23 +59,6 @@ static const char *const reg_name[PTWATCH_REG_COUNT] = {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* The bytes of the valid UTF-8 sequence at @s; 0: none. */
-static size_t utf8_length(const unsigned char *s)
-{
-	size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 :
-		   s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
-
-	for (size_t i = 1; i < n; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	}
-	/* overlong forms, surrogates, beyond the last code point */
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-	    (s[0] == 0xf4 && s[1] > 0x8f))
-		return 0;
-	return n;
-}
-
 /* A thread may call itself anything; JSON is UTF-8. @size: of the field, which need not be terminated. */
 static struct json_object *text_object(const char *text, size_t size)
 {
@@ -85,7 +70,7 @@ static struct json_object *text_object(const char *text, size_t size)
 	memcpy(copy, text, n);
 	copy[n] = 0;
 	for (size_t i = 0; i < n; i += step) {
-		step = utf8_length((unsigned char *)copy + i);
+		step = ptw_utf8_size(copy + i);
 		if (!step) {
 			copy[i] = '?';
 			step = 1;
@@ -521,8 +506,9 @@ fail:
 	fclose(in);
 	if (tokener)
 		json_tokener_free(tokener);
-	free(*alarm);
-	*alarm = NULL;
-	*count = 0;
+	if (!*count) {
+		free(*alarm);
+		*alarm = NULL;
+	}
 	return -1;
 }

@@ -8,6 +8,7 @@
 #include <linux/ptwatch.h>
 
 #include "common/number.h"
+#include "common/utf8.h"
 
 #define INDENT "          "
 
@@ -23,16 +24,6 @@ const char *ptw_access_text(uint32_t access)
 	default:
 		return "touch";
 	}
-}
-
-/* Threads name themselves: nothing of it may steer the terminal. */
-static const char *printable(const char *text, char *buf, size_t size)
-{
-	snprintf(buf, size, "%s", text);
-	for (char *c = buf; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-	return buf;
 }
 
 /* Names behind a heading, wrapped at @width below the first of them. */
@@ -94,7 +85,7 @@ static void write_user_stack(FILE *out, const struct ptw_alarm *alarm, const str
 	begin_line(&line, out, "user: ", width);
 	for (uint32_t i = 0; i < alarm->user_count; i++) {
 		if (style->names.user && style->names.user[i])
-			printable(style->names.user[i], name, sizeof(name));
+			ptw_printable(style->names.user[i], name, sizeof(name));
 		else
 			snprintf(name, sizeof(name), "0x%" PRIx64, alarm->user_stack[i]);
 		add_name(&line, name);
@@ -111,7 +102,7 @@ static const char *label_of_hit(const struct ptw_alarm *alarm, char *buf, size_t
 	uint64_t offset;
 
 	if (!distance)
-		return printable(alarm->label, buf, size);
+		return ptw_printable(alarm->label, buf, size);
 	offset = plus ? strtoull(plus + 1, &end, 16) : 0;
 	if (plus && !*end)
 		snprintf(buf, size, "%.*s+0x%" PRIx64, (int)(plus - alarm->label), alarm->label, offset + distance);
@@ -142,7 +133,7 @@ void ptw_alarm_write_text(FILE *out, const struct ptw_alarm *alarm, const struct
 	else
 		fprintf(out, "%s0x%016" PRIx64 "%s", strong, address, plain);
 	fprintf(out, "  cpu %u  pid %u (%s)\n", alarm->cpu, alarm->pid,
-		printable(alarm->comm, text, sizeof(text)));
+		ptw_printable(alarm->comm, text, sizeof(text)));
 	if (alarm->have_values)
 		fprintf(out, INDENT "old 0x%0*" PRIx64 "  new 0x%0*" PRIx64 "\n", digits, alarm->old_value, digits,
 			alarm->new_value);

@@ -9,6 +9,7 @@
 
 #include <linux/ptwatch.h>
 
+#include "common/utf8.h"
 #include "report/alarm_text.h"
 #include "report/duration.h"
 #include "report/thread_text.h"
@@ -615,8 +616,8 @@ int ptw_evidence_exec(struct ptw_evidence *e, uint64_t time, int32_t cpu, int32_
 	if (!row)
 		return -1;
 	*row = (struct row){ .time = time, .serial = PTW_NO_STEP, .order = UINT64_MAX, .cpu = cpu, .pid = pid, .tid = tid, .event = ROW_NEW_PROGRAM, .times = 1 };
-	snprintf(row->comm, sizeof(row->comm), "%s", name);
-	snprintf(text, sizeof(text), "the process is now '%.15s'", name);
+	ptw_printable(name, row->comm, sizeof(row->comm));
+	snprintf(text, sizeof(text), "the process is now '%s'", row->comm);
 	return (row->text = strdup(text)) ? 0 : -1;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/utf8.h"
 #include "report/duration.h"
 #include "report/path.h"
 
@@ -197,15 +198,18 @@ void ptw_flame_write_json(const struct ptw_flame *f, struct ptw_out *out)
 
 static void xml_text(struct ptw_out *out, const char *text)
 {
-	for (; *text; text++) {
-		if (*text == '<')
+	for (size_t n; *text; text += n ? n : 1) {
+		n = ptw_utf8_size(text);
+		if (!n)
+			ptw_out_text(out, "?");
+		else if (*text == '<')
 			ptw_out_text(out, "&lt;");
 		else if (*text == '&')
 			ptw_out_text(out, "&amp;");
 		else if (*text == '"')
 			ptw_out_text(out, "&quot;");
 		else if ((unsigned char)*text >= ' ')
-			ptw_out_write(out, text, 1);
+			ptw_out_write(out, text, n);
 	}
 }
 

@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "common/utf8.h"
+
 void ptw_out_init(struct ptw_out *out, FILE *file, bool colour)
 {
 	out->file = file;
@@ -88,15 +90,18 @@ void ptw_out_ip_line(struct ptw_out *out, uint64_t ip)
 void ptw_out_json_string(struct ptw_out *out, const char *text)
 {
 	ptw_out_text(out, "\"");
-	for (; *text; text++) {
+	for (size_t n; *text; text += n ? n : 1) {
 		unsigned char c = *text;
 
-		if (c == '"' || c == '\\')
+		n = ptw_utf8_size(text);
+		if (!n)
+			ptw_out_text(out, "?");
+		else if (c == '"' || c == '\\')
 			ptw_out_printf(out, "\\%c", c);
 		else if (c < 0x20)
 			ptw_out_printf(out, "\\u%04x", c);
 		else
-			ptw_out_write(out, text, 1);
+			ptw_out_write(out, text, n);
 	}
 	ptw_out_text(out, "\"");
 }
