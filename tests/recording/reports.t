@@ -34,6 +34,9 @@ segment = struct.pack('<IIQQQQQQ', 1, 5, 4096, 0x401000, 0, len(code), len(code)
 open(sys.argv[2], 'wb').write((head + segment).ljust(4096, b'\0') + code)
 END
 
+# As it is for who may not see addresses
+echo '0000000000000000 T _text' >"$tmp/crime/kcore_dir/kallsyms"
+
 # ---- the alarm
 
 run insns -i "$tmp/crime" --tail 1
@@ -103,6 +106,31 @@ rmdir "$tmp/nokc/kcore_dir"
 tells 'nokc/kcore_dir is missing: kernel code cannot be followed; copy' insns -i "$tmp/nokc"
 cp "$tmp/nokc/data" "$tmp/perf.data"
 tells 'perf.data holds no copy of the kernel: .*--kcore$' insns -i "$tmp/perf.data"
+
+# Damage beside the trace: what is there is told, and what is lacking.
+insns=$("$ptwatch" insns -i "$tmp/crime" --count)
+cp -r "$tmp/crime" "$tmp/hurt"
+rm "$tmp/hurt/kcore_dir/kallsyms"
+for verb in insns calls packets stat; do
+	tells 'hurt/kcore_dir/kallsyms is missing: kernel code has no names; copy the whole directory' $verb -i "$tmp/hurt"
+done
+is "$("$ptwatch" insns -i "$tmp/hurt" --count 2>/dev/null)" "$insns" 'without names the same is told'
+echo 'no symbols' >"$tmp/hurt/kcore_dir/kallsyms"
+tells 'hurt/kcore_dir/kallsyms: line 1 is not in kallsyms format: kernel code has no names; copy it again' insns -i "$tmp/hurt"
+cp "$tmp/crime/kcore_dir/kallsyms" "$tmp/hurt/kcore_dir"
+size=$(stat -c %s "$tmp/hurt/kcore_dir/kcore")
+for cut in $((size - 500000)) 4096 100 0; do
+	truncate -s "$cut" "$tmp/hurt/kcore_dir/kcore"
+	tells 'hurt/kcore_dir/kcore: .*: kernel code .*; copy it again' insns -i "$tmp/hurt"
+	((cut != size - 500000)) || ok 'some of it can be followed' grep -q '_start\|0000000000401' "$tmp/out"
+	tells 'hurt/kcore_dir/kcore: .*: kernel code .*; copy it again' packets -i "$tmp/hurt"
+done
+is "$(wc -l <"$tmp/out")" "$("$ptwatch" packets -i "$tmp/crime" | wc -l)" 'packets need none of it'
+cp "$tmp/crime/kcore_dir/kcore" "$tmp/hurt/kcore_dir"
+sed -n 1p "$tmp/crime/alarms.jsonl" >"$tmp/hurt/alarms.jsonl"
+echo '{"seq":' >>"$tmp/hurt/alarms.jsonl"
+tells 'hurt/alarms.jsonl: line 2: not a line of JSON: of the alarms only the 1 before that are known; copy it again' insns -i "$tmp/hurt"
+like "$(cat "$tmp/out")" '<-- ALARM #156 write table$' 'the alarm before it is told'
 
 # ---- --symbol and windows of insns
 

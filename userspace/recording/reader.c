@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -1189,11 +1190,37 @@ static int join_traces(struct reader *r, struct ptw_recording *rec)
 
 /* ---- code and names ---- */
 
+/* Something of the recording is not there, without which the rest is told all the same: one line, with all that is lacking */
+static int __attribute__((format(printf, 3, 4))) note_lack(struct reader *r, struct ptw_recording *rec, const char *format, ...)
+{
+	char *before = rec->incomplete, *text;
+	va_list args;
+	int ret;
+
+	va_start(args, format);
+	ret = vasprintf(&text, format, args);
+	va_end(args);
+	if (ret < 0)
+		return out_of_memory(r);
+	rec->incomplete = text;
+	if (before && asprintf(&rec->incomplete, "%s; %s", before, text) < 0) {
+		rec->incomplete = before;
+		free(text);
+		return out_of_memory(r);
+	}
+	if (before) {
+		free(before);
+		free(text);
+	}
+	return 0;
+}
+
 /* Every loadable, executable part of kcore_dir/kcore, as far as it is in the file */
 static int add_kcore(struct reader *r, struct ptw_recording *rec, const char *path)
 {
 	Elf64_Phdr *phdr = NULL;
 	int fd = open(path, O_RDONLY | O_CLOEXEC), ret = -1;
+	uint64_t cut_at = 0;
 	struct stat st;
 	Elf64_Ehdr h;
 	size_t size;
@@ -1202,11 +1229,13 @@ static int add_kcore(struct reader *r, struct ptw_recording *rec, const char *pa
 		return errno == ENOENT ? 0 :
 					 ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: %s", path,
 						       strerror(errno));
-	if (fstat(fd, &st) || ptw_read_at(fd, &h, sizeof(h), 0, path, r->err))
+	if (fstat(fd, &st) || ptw_read_at(fd, &h, sizeof(h), 0, path, r->err)) {
+		ret = note_lack(r, rec, "%s: empty or cut off: kernel code cannot be followed; copy it again", path);
 		goto out;
+	}
 	if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    h.e_ident[EI_DATA] != ELFDATA2LSB || h.e_phentsize != sizeof(*phdr)) {
-		ptw_error_set(r->err, PTW_EXIT_FAILED, "%s: offset 0x0: not a 64-bit ELF core", path);
+		ret = note_lack(r, rec, "%s: offset 0x0: not a 64-bit ELF core: kernel code cannot be followed; copy it again", path);
 		goto out;
 	}
 	size = h.e_phnum * sizeof(*phdr);
@@ -1215,25 +1244,30 @@ static int add_kcore(struct reader *r, struct ptw_recording *rec, const char *pa
 		out_of_memory(r);
 		goto out;
 	}
-	if (ptw_read_at(fd, phdr, size, h.e_phoff, path, r->err))
+	if (ptw_read_at(fd, phdr, size, h.e_phoff, path, r->err)) {
+		ret = note_lack(r, rec, "%s: cut off in its headers: kernel code cannot be followed; copy it again", path);
 		goto out;
+	}
 	for (size_t i = 0; i < h.e_phnum; i++) {
-		const Elf64_Phdr *s = &phdr[i];
+		Elf64_Phdr *s = &phdr[i];
 
 		if (s->p_type != PT_LOAD || !(s->p_flags & PF_X) || !s->p_filesz)
 			continue;
 		if (s->p_offset > (uint64_t)st.st_size || s->p_filesz > st.st_size - s->p_offset ||
 		    s->p_vaddr + (s->p_filesz - 1) < s->p_vaddr) {
-			ptw_error_set(r->err, PTW_EXIT_FAILED,
-				      "%s: offset 0x%llx: a segment leaves the file; the file is "
-				      "damaged or incomplete",
-				      path, (unsigned long long)h.e_phoff + i * sizeof(*phdr));
-			goto out;
+			if (!cut_at)
+				cut_at = h.e_phoff + i * sizeof(*phdr);
+			if (s->p_offset >= (uint64_t)st.st_size || s->p_vaddr + (s->p_filesz - 1) < s->p_vaddr)
+				continue;
+			s->p_filesz = st.st_size - s->p_offset;
 		}
 		if (ptw_image_add(&rec->image, path, s->p_offset, s->p_filesz, s->p_vaddr, r->err))
 			goto out;
 	}
 	ret = 0;
+	if (cut_at)
+		ret = note_lack(r, rec, "%s: offset 0x%llx: a segment leaves the file, which is damaged or incomplete: kernel code is "
+				"followed as far as it is there; copy it again", path, (unsigned long long)cut_at);
 out:
 	free(phdr);
 	close(fd);
@@ -1539,8 +1573,26 @@ static int say_missing_code(struct reader *r, struct ptw_recording *rec, const c
 	return out_of_memory(r);
 }
 
+/* Who has the kernel's code and not its names would find nothing of what it did. */
+static int add_names(struct reader *r, struct ptw_recording *rec, const char *path)
+{
+	struct ptw_error err;
+
+	if (access(path, F_OK)) {
+		if (!r->kernel_traced || !rec->image.count || rec->missing_code)
+			return 0;
+		return note_lack(r, rec, "%s is missing: kernel code has no names; copy the whole directory %s from where it was recorded",
+				 path, r->dir);
+	}
+	/* A recording by someone who could not see addresses has all zeros here: no names, but no damage. */
+	if (!ptw_symbols_load_kallsyms(rec->symbols, path, &err) || ptw_symbols_hidden(rec->symbols))
+		return 0;
+	return note_lack(r, rec, "%s: kernel code has no names; copy it again", err.text);
+}
+
 static int read_beside(struct reader *r, struct ptw_recording *rec)
 {
+	struct ptw_error err;
 	char path[PATH_MAX];
 
 	rec->symbols = ptw_symbols_new();
@@ -1558,13 +1610,12 @@ static int read_beside(struct reader *r, struct ptw_recording *rec)
 	} else if (add_kcore(r, rec, path))
 		return -1;
 	snprintf(path, sizeof(path), "%s/kcore_dir/kallsyms", r->dir);
-	/* A recording by someone who could not see addresses has all zeros here: no names, but no damage. */
-	if (!access(path, F_OK))
-		ptw_symbols_load_kallsyms(rec->symbols, path, NULL);
-	snprintf(path, sizeof(path), "%s/alarms.jsonl", r->dir);
-	if (!access(path, F_OK) && ptw_alarms_read_json(path, &rec->alarm, &rec->alarm_count, r->err))
+	if (add_names(r, rec, path))
 		return -1;
-	return 0;
+	snprintf(path, sizeof(path), "%s/alarms.jsonl", r->dir);
+	if (access(path, F_OK) || !ptw_alarms_read_json(path, &rec->alarm, &rec->alarm_count, &err))
+		return 0;
+	return note_lack(r, rec, "%s: of the alarms only the %zu before that are known; copy it again", err.text, rec->alarm_count);
 }
 
 /* ---- the interface ---- */

@@ -52,6 +52,7 @@ struct ptw_symbols {
 	struct block *block;	/* owns the names */
 	const char **module;
 	size_t modules;
+	bool hidden;
 };
 
 struct ptw_symbols *ptw_symbols_new(void)
@@ -498,6 +499,7 @@ int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, str
 	}
 	if (!any_address) {
 		drop_unsorted(symbols);
+		symbols->hidden = line;
 		return ptw_error_set(
 			err, PTW_EXIT_FAILED,
 			"%s: %s; run as root (CAP_SYSLOG), or set /proc/sys/kernel/kptr_restrict to 0 or 1",
@@ -505,6 +507,11 @@ int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, str
 	}
 	mark_percpu(symbols, symbols->sorted);
 	return finish_load(symbols, err);
+}
+
+bool ptw_symbols_hidden(const struct ptw_symbols *symbols)
+{
+	return symbols->hidden;
 }
 
 int ptw_symbols_load_perf_map(struct ptw_symbols *symbols, const char *path, struct ptw_error *err)

@@ -35,6 +35,9 @@ void ptw_symbols_free(struct ptw_symbols *symbols);
  */
 int ptw_symbols_load_kallsyms(struct ptw_symbols *symbols, const char *path, struct ptw_error *err);
 
+/** ptw_symbols_hidden() - whether that failed because the addresses are zero: the file is as it was when it was copied */
+bool ptw_symbols_hidden(const struct ptw_symbols *symbols);
+
 /**
  * ptw_symbols_load_elf() - add the function symbols (.symtab, else .dynsym) of an ELF file
  * @bias: load address minus link address (0 for a static non-PIE executable)
