@@ -209,6 +209,32 @@ static void thread_exits(void **state)
 	end_scene(&s);
 }
 
+/* A thread that runs a program gets the number of the process's first one, which exits: who has it goes on. */
+static void exec_of_another_thread(void **state)
+{
+	static const uint8_t code[] = { 0x90, 0xff, 0xe0 };
+	static const uint8_t trace[] = { START, TIP(0), TSC(12500), TIP(0), TSC(17500), TIP(0) };
+	static const struct __attribute__((packed)) {
+		struct perf_event_header header;
+		uint32_t pid, tid;
+		char name[8];
+	} exec = {
+		.header = { .type = PERF_RECORD_COMM, .misc = PERF_RECORD_MISC_COMM_EXEC, .size = sizeof(exec) },
+		.pid = 20, .tid = 20, .name = "new",
+	};
+	static const struct ptw_sample_id_layout none;
+	struct scene s;
+
+	set_scene(&s, code, sizeof(code), trace, sizeof(trace));
+	memcpy(s.side, (struct ptw_side_event[]){ TASK(EXIT, 9000, 20), OUT(10000, 20, 30), { 0 }, OUT(15000, 30, 20) },
+	       4 * sizeof(s.side[0]));
+	assert_true(ptw_side_take(&s.side[2], (const uint8_t *)&exec, sizeof(exec), &none));
+	s.side[2].time = 11000;
+	s.rec.side_count = 4;
+	assert_told(&s, PTW_STREAM_ALL_JUMPS, "begin 0; t20 1>0; switch to t30; t30 1>0; switch to t20; t20 1>0; 6");
+	end_scene(&s);
+}
+
 /*
  * What libipt does again from the last PSB on, because the engine gave up, is the code of who ran then: not of who runs
  * when it gave up. The process 20 has nothing mapped where 10 has its code.
@@ -1098,7 +1124,7 @@ static void put_comm(struct ptw_recording_writer *w, uint64_t time, uint32_t pid
 static void names(void **state)
 {
 	static const struct { int32_t tid; const char *name; } expected[] = {
-		{ 10, "late" }, { 20, "early" }, { 21, "early" }, { 30, "own" }, { 40, "" }, { 50, "late" },
+		{ 10, "late" }, { 20, "early" }, { 21, "early" }, { 30, "own" }, { 40, "" }, { 50, "late" }, { 60, "m?\xc3\xa4?\"??" },
 	};
 	static const uint64_t id = 501;
 	const struct ptw_trace_config config = { .pt_pmu_type = 8, .params = { .family = 6, .have_time = true, .time_mult = 1 } };
@@ -1122,6 +1148,8 @@ static void names(void **state)
 	/* One that ran already is not of who made it. */
 	put_fork(w, 70, 10, 40, PERF_RECORD_MISC_FORK_EXEC);
 	put_fork(w, 80, 10, 50, 0);
+	/* Threads may call themselves anything, but nobody shall have it on his terminal, nor JSON that is none. */
+	put_comm(w, 90, 60, 60, "m\xff\xc3\xa4\n\"\x1b\xc3");
 	assert_int_equal(ptw_recording_add_trace(w, 0, "\x02\x82", 2, NULL, 0, NULL), 0);
 	assert_int_equal(ptw_recording_finish(w, NULL), 0);
 	rec = ptw_recording_open(name, NULL);
@@ -1484,6 +1512,7 @@ int main(void)
 		cmocka_unit_test(text_poke),
 		cmocka_unit_test(threads_switch),
 		cmocka_unit_test(thread_exits),
+		cmocka_unit_test(exec_of_another_thread),
 		cmocka_unit_test(again_from_psb),
 		cmocka_unit_test(context_ends),
 		cmocka_unit_test(switches_untraced),

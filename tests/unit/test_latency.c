@@ -335,12 +335,48 @@ static void usual_interrupts(void **state)
 	ptw_latency_free(latency);
 }
 
+/*
+ * Who began it has exited, and another thread ends it: until then it is switched out where it was. And no more time is known
+ * of it than it had.
+ */
+static void ended_by_another(void **state)
+{
+	uint64_t now = 0;
+	char *text;
+
+	begin(marker(0xa0), marker(0xa4), 1);
+	flow_in(0, "main");
+	for (uint64_t i = 0; i < 100; i++, now += 100) {
+		flow_marker(now, "main", MARK(0xa0, i));
+		flow_marker(now + 50, "main", MARK(0xa4, i));
+	}
+	flow_interrupt(now, "main", "asm_sysvec_timer");
+	flow_iret(now += 150, "asm_sysvec_timer");
+	flow_switch(now, 1, 0);
+	flow_in(now, "main");
+	flow_marker(now, "main", MARK(0xa0, 100));
+	flow_call(now + 5, "main", "serve");
+	flow_interrupt(now + 6, "serve", "asm_sysvec_timer");
+	flow_iret(now + 8, "asm_sysvec_timer");
+	flow_call(now + 10, "serve", "schedule");
+	flow_exit(now + 20, 0);
+	flow_marker(now + 10020, "main", MARK(0xa4, 100));
+	end();
+	text = written(false);
+	/* 150 ns of interrupts in the 20,150 that are on a CPU elsewhere */
+	assert_non_null(strstr(text, "on CPU 18ns (50ns), interrupts 2ns (74ns), switched out 10.000us (0ns); (usual; interrupts: in as long"));
+	assert_non_null(strstr(text, "      +9.970us  +10.013us switched out: serve\n"
+				     "      by way of   serve → schedule → [switched out]\n"));
+	free(text);
+	ptw_latency_free(latency);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_after_the_other), cmocka_unit_test(nested),
 		cmocka_unit_test(overlapping_threads), cmocka_unit_test(overlapping_ids),
-		cmocka_unit_test(percentiles_and_buckets), cmocka_unit_test(culprits), cmocka_unit_test(usual_interrupts),
+		cmocka_unit_test(ended_by_another), cmocka_unit_test(percentiles_and_buckets), cmocka_unit_test(culprits), cmocka_unit_test(usual_interrupts),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -13,6 +13,11 @@ static int on_event(void *context, const struct ptw_story_event *event)
 	size_t used = strlen(told);
 	char buf[32];
 
+	/* Those of the record at hand, or of the last one */
+	assert_true(event->has_time);
+	assert_int_equal(event->insns, flow_insns);
+	assert_int_equal(event->trace, 0);
+
 	used += snprintf(told + used, sizeof(told) - used, "%s%d:%s", used ? "\n" : "", (int)event->time, kinds[event->kind]);
 	if (event->thread->index)
 		used += snprintf(told + used, sizeof(told) - used, "/t%d", (int)event->thread->index);
@@ -168,6 +173,30 @@ static void exits(void **state)
 	    "60:leave cut main 60/40/20\n60:leave/t1 cut decode 0/0/0");
 }
 
+static size_t frames;
+
+static int count_frames(void *context, const struct ptw_story_event *event)
+{
+	if (event->thread->frame_count > frames)
+		frames = event->thread->frame_count;
+	return 0;
+}
+
+/* Calls without end are no stack: what is outside of so many is left. */
+static void endless_calls(void **state)
+{
+	frames = 0;
+	flow_begin(count_frames, NULL);
+	flow_in(0, "main");
+	for (uint64_t i = 0; i < 400000; i++) {
+		uint64_t at = flow_address("serve") + 0x20;
+
+		flow_take(PTW_FLOW_CALL, i, at, flow_address("serve"), at + 5);
+	}
+	assert_int_equal(frames, 1 << 17);
+	flow_end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -175,6 +204,7 @@ int main(void)
 		cmocka_unit_test(sleeps_and_moves),  cmocka_unit_test(gaps_cut),
 		cmocka_unit_test(kernel_only),	     cmocka_unit_test(markers),
 		cmocka_unit_test(begins_anew),	     cmocka_unit_test(exits),
+		cmocka_unit_test(endless_calls),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

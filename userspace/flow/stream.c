@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/utf8.h"
 #include "flow/code.h"
 #include "flow/jobs.h"
 #include "flow/threads.h"
@@ -85,7 +86,27 @@ static int take_name(struct ptw_stream *s, const struct ptw_side_event *e)
 	if (index == UINT32_MAX)
 		return -1;
 	ptw_side_detail(e, &detail);
-	snprintf(s->threads.thread[index]->public.comm, sizeof(s->threads.thread[index]->public.comm), "%.15s", detail.name);
+	ptw_printable(detail.name, s->threads.thread[index]->public.comm, sizeof(s->threads.thread[index]->public.comm));
+	return 0;
+}
+
+/*
+ * When another thread than the first one of a process runs a program, it gets the number of the first, which exits, and goes on
+ * with that: then an exit is no end.
+ */
+static int note_successor(struct ptw_stream *s, const struct ptw_side_event *e)
+{
+	struct flow_thread *thread;
+	uint32_t index;
+
+	if (e->tid <= 0 || (e->type == PTW_SIDE_COMM && !e->exec))
+		return 0;
+	index = flow_thread_find(&s->threads, e->pid, e->tid, -1);
+	if (index == UINT32_MAX)
+		return -1;
+	thread = s->threads.thread[index];
+	thread->lives_on |= e->type == PTW_SIDE_COMM && thread->exited;
+	thread->exited = e->type == PTW_SIDE_EXIT;
 	return 0;
 }
 
@@ -103,9 +124,13 @@ static void name_threads(struct ptw_stream *s)
 			ret = take_name(s, e);
 		else if (e->type == PTW_SIDE_FORK)
 			ret = inherit_name(s, e);
+		if (!ret && (e->type == PTW_SIDE_COMM || e->type == PTW_SIDE_FORK || e->type == PTW_SIDE_EXIT))
+			ret = note_successor(s, e);
 		if (ret)
-			return;
+			break;
 	}
+	for (uint32_t i = 0; i < s->threads.count; i++)
+		s->threads.thread[i]->exited = false;
 }
 
 static enum sink_mode mode_of(unsigned int flags)
@@ -334,7 +359,7 @@ static void note_exits(struct ptw_stream *s, uint64_t time)
 		if (index == UINT32_MAX)
 			s->failed = true;
 		else
-			s->threads.thread[index]->exited = e->type == PTW_SIDE_EXIT;
+			s->threads.thread[index]->exited = e->type == PTW_SIDE_EXIT && !s->threads.thread[index]->lives_on;
 	}
 }
 

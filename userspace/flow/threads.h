@@ -11,6 +11,7 @@
 struct flow_thread {
 	struct ptw_thread public;
 	bool exited;			/* it is about to run for the last time */
+	bool lives_on;			/* another one had its number behind that: see name_threads() */
 };
 
 /** struct flow_threads - all threads seen; zero-initialise, but for room.limit */

@@ -9,7 +9,7 @@
 #include "report/latency_private.h"
 
 /* More events than this between a start and its end are not looked at; the time is right all the same. */
-#define MAX_EVENTS	(8u << 20)
+#define MAX_EVENTS	(2u << 20)
 #define DURATIONS_LIMIT	(16u << 20)	/* bytes in memory */
 
 /* A start that waits for its end. */
@@ -203,7 +203,8 @@ static int add_log(struct ptw_latency *l, struct latency_thread *thread, const s
 	struct ptw_path_event *entry;
 	char buf[PTW_FRAME_NAME];
 
-	if (event->kind == PTW_STORY_POINT)
+	/* Who exited does not come back to what it left: until another thread ends what it began, it is switched out there. */
+	if (event->kind == PTW_STORY_POINT || (event->kind == PTW_STORY_LEAVE && event->cut && !event->thread->running))
 		return 0;
 	if (thread->log_count >= MAX_EVENTS)
 		drop_paths(l, thread);

@@ -344,7 +344,8 @@ static void note_spread(struct ptw_culprit *out, uint32_t node, uint64_t extra)
 
 uint64_t ptw_path_load(const struct ptw_path_load *load, const struct ptw_path *path, uint32_t name, uint64_t time)
 {
-	uint64_t total = path->node[0].total, elsewhere = load->names->name[name].interrupted, own = 0;
+	/* Both are times on a CPU. */
+	uint64_t total = path->on_cpu + path->interrupt, elsewhere = load->names->name[name].interrupted, own = 0;
 	uint32_t i;
 
 	for (i = 1; i < path->count; i++)

@@ -6,11 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FRAMES_LIMIT	(1u << 17)	/* of a thread */
+
 struct ptw_story {
 	struct ptw_story_config config;
 	struct ptw_story_thread **thread;	/* by the stream's index; NULL: not yet seen */
 	size_t thread_count;
-	const struct ptw_flow *flow;	/* at hand */
+	/* What is at hand, as far as it counts here: the record itself may be gone before the story ends. NULL: nothing yet. */
+	const struct ptw_flow *flow;
+	struct ptw_flow at;
 	uint64_t now;
 	uint64_t serial;
 	int status;			/* of on_event(); then nothing more is told */
@@ -187,6 +191,9 @@ static uint64_t enter(struct ptw_story_thread *thread, const struct ptw_step *st
 	struct ptw_story_event event = { .kind = PTW_STORY_ENTER, .ip = step->ip };
 	struct ptw_frame *frame;
 
+	/* No sane stack: what returns from there will not be seen to return. */
+	if (thread->frame_count == FRAMES_LIMIT)
+		leave_to(thread, 0, true);
 	if (thread->frame_count == thread->frame_room) {
 		size_t room = thread->frame_room ? 2 * thread->frame_room : 16;
 		struct ptw_frame *grown = reallocarray(thread->frame, room, sizeof(*grown));
@@ -385,7 +392,13 @@ int ptw_story_take(struct ptw_story *story, const struct ptw_flow *flow)
 
 	if (!thread)
 		return -1;
-	story->flow = flow;
+	story->at.flags = flow->flags;
+	story->at.cpu = flow->cpu;
+	story->at.thread = flow->thread;
+	story->at.trace = flow->trace;
+	story->at.time = flow->time;
+	story->at.insns = flow->insns;
+	story->flow = &story->at;
 	if (flow->flags & PTW_FLOW_TIMED)
 		story->now = flow->time;
 	if (flow->kind == PTW_FLOW_SWITCH)
