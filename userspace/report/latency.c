@@ -10,6 +10,7 @@
 
 /* More events than this between a start and its end are not looked at; the time is right all the same. */
 #define MAX_EVENTS	(2u << 20)
+#define MAX_OPEN	(1u << 20)	/* starts: of more none will find its end */
 #define DURATIONS_LIMIT	(16u << 20)	/* bytes in memory */
 
 /* A start that waits for its end. */
@@ -34,7 +35,9 @@ struct latency_thread {
 	uint64_t first_off_cpu, off_cpu;	/* … and how long it was switched out before */
 	struct latency_open *open;	/* without @by; the oldest first */
 	size_t open_count, open_room;
+	bool paired_since;		/* one of these is */
 	size_t by_id;			/* of latency->open that are its own */
+	size_t trim_at;			/* no part of the log can go before it has so many events */
 	struct ptw_path_event *log;	/* since the oldest open start */
 	size_t log_count, log_room;
 	uint64_t log_first;		/* number of log[0] */
@@ -92,6 +95,7 @@ void ptw_latency_free(struct ptw_latency *l)
 	ptw_path_names_free(&l->names);
 	free(l->worst);
 	free(l->open);
+	free(l->slot);
 	ptw_spool_free(&l->durations);
 	free(l);
 }
@@ -159,6 +163,8 @@ static void trim_log(struct ptw_latency *l, struct latency_thread *thread)
 	uint64_t first = log_end(thread);
 	size_t i;
 
+	if (thread->log_count < thread->trim_at)
+		return;
 	if (l->options.by < 0) {
 		for (i = 0; i < thread->open_count; i++)
 			if (!thread->open[i].path_lost && thread->open[i].first < first)
@@ -170,6 +176,8 @@ static void trim_log(struct ptw_latency *l, struct latency_thread *thread)
 	}
 	if (first > thread->log_first)
 		forget_log(thread, first);
+	/* Of many starts without an end the oldest keeps it: it would be looked for in vain again and again. */
+	thread->trim_at = 2 * thread->log_count;
 }
 
 static void drop_paths(struct ptw_latency *l, struct latency_thread *thread)
@@ -375,6 +383,78 @@ static void remove_open(struct latency_open *open, size_t *count, size_t at)
 	--*count;
 }
 
+/* ---- starts by their ids ---- */
+
+/* Where @id is, or the free slot where it belongs */
+static size_t slot_of(const struct ptw_latency *l, uint64_t id)
+{
+	size_t h;
+
+	for (h = id * 0x9e3779b97f4a7c15ULL >> 32 & (l->slots - 1); l->slot[h] && l->open[l->slot[h] - 1].id != id; )
+		h = (h + 1) & (l->slots - 1);
+	return h;
+}
+
+static bool is_open(const struct ptw_latency *l, uint64_t id)
+{
+	return l->open_count && l->slot[slot_of(l, id)];
+}
+
+/* The last start goes into its place, and in the hash those behind it that would not be found any more are put in again. */
+static void remove_by_id(struct ptw_latency *l, uint64_t id)
+{
+	size_t h = slot_of(l, id), at = l->slot[h] - 1, last = --l->open_count;
+
+	if (at != last) {
+		l->slot[slot_of(l, l->open[last].id)] = at + 1;
+		l->open[at] = l->open[last];
+	}
+	l->slot[h] = 0;
+	for (h = (h + 1) & (l->slots - 1); l->slot[h]; h = (h + 1) & (l->slots - 1)) {
+		uint32_t moved = l->slot[h];
+
+		l->slot[h] = 0;
+		l->slot[slot_of(l, l->open[moved - 1].id)] = moved;
+	}
+}
+
+static void give_up_all(struct ptw_latency *l)
+{
+	size_t i;
+
+	l->open_starts += l->open_count;
+	for (i = 0; i < l->open_count; i++)
+		end_by_id(l->open[i].thread);
+	l->open_count = 0;
+	memset(l->slot, 0, l->slots * sizeof(*l->slot));
+}
+
+static int add_by_id(struct ptw_latency *l, const struct latency_open *open)
+{
+	size_t i;
+
+	if (l->open_count == MAX_OPEN)
+		give_up_all(l);
+	if (2 * l->open_count >= l->slots) {
+		size_t slots = l->slots ? 2 * l->slots : 256;
+		uint32_t *grown = calloc(slots, sizeof(*grown));
+
+		if (!grown)
+			return -1;
+		free(l->slot);
+		l->slot = grown;
+		l->slots = slots;
+		for (i = 0; i < l->open_count; i++)
+			l->slot[slot_of(l, l->open[i].id)] = i + 1;
+	}
+	if (grow(&l->open, &l->open_room, l->open_count, sizeof(*l->open)))
+		return -1;
+	i = slot_of(l, open->id);
+	l->open[l->open_count++] = *open;
+	l->slot[i] = l->open_count;
+	return 0;
+}
+
 static bool frame_runs(const struct ptw_story_thread *thread, uint64_t serial)
 {
 	size_t i;
@@ -390,9 +470,17 @@ static void give_up(struct ptw_latency *l, struct latency_thread *thread)
 {
 	size_t i;
 
+	if (!thread->paired_since && thread->open_count < MAX_OPEN)
+		return;
+	thread->paired_since = false;
+	if (thread->open_count == MAX_OPEN) {
+		l->open_starts += thread->open_count;
+		thread->open_count = 0;
+	}
 	for (i = thread->open_count; i-- > 0;) {
 		struct latency_open *open = &thread->open[i];
 
+		thread->paired_since |= open->paired_since;
 		if (open->paired_since && !(open->entry && frame_runs(thread->story, open->serial))) {
 			l->open_starts++;
 			remove_open(thread->open, &thread->open_count, i);
@@ -413,23 +501,15 @@ static int take_start(struct ptw_latency *l, struct latency_thread *thread, cons
 		thread->first_off_cpu = event->thread->off_cpu;
 	}
 	if (l->options.by >= 0) {
-		size_t i;
-
 		open.id = id_of(l, event);
-		/* The same id begins anew: the old one never ended. */
-		for (i = 0; i < l->open_count; i++) {
-			if (l->open[i].id == open.id) {
-				l->open_starts++;
-				end_by_id(l->open[i].thread);
-				remove_open(l->open, &l->open_count, i);
-				break;
-			}
-		}
-		if (grow(&l->open, &l->open_room, l->open_count, sizeof(*l->open)))
-			return -1;
-		l->open[l->open_count++] = open;
 		thread->by_id++;
-		return 0;
+		/* The same id begins anew: the old one never ended. */
+		if (is_open(l, open.id)) {
+			l->open_starts++;
+			end_by_id(l->open[l->slot[slot_of(l, open.id)] - 1].thread);
+			remove_by_id(l, open.id);
+		}
+		return add_by_id(l, &open);
 	}
 	give_up(l, thread);
 	if (event->kind == PTW_STORY_ENTER) {
@@ -446,18 +526,15 @@ static int take_end_by_id(struct ptw_latency *l, const struct ptw_story_event *e
 {
 	uint64_t id = id_of(l, event);
 	struct latency_open open;
-	size_t i;
 
-	for (i = 0; i < l->open_count && l->open[i].id != id; i++)
-		;
-	if (i == l->open_count) {
+	if (!is_open(l, id)) {
 		l->lone_ends++;
 		return 0;
 	}
-	open = l->open[i];
+	open = l->open[l->slot[slot_of(l, id)] - 1];
 	if (add_pair(l, &open, event))
 		return -1;
-	remove_open(l->open, &l->open_count, i);
+	remove_by_id(l, id);
 	trim_log(l, open.thread);
 	end_by_id(open.thread);
 	return 0;
@@ -489,6 +566,7 @@ static int take_end(struct ptw_latency *l, struct latency_thread *thread, const 
 	remove_open(thread->open, &thread->open_count, newest);
 	for (i = 0; i < newest; i++)
 		thread->open[i].paired_since = true;
+	thread->paired_since |= newest > 0;
 	trim_log(l, thread);
 	return 0;
 }
@@ -555,7 +633,7 @@ int ptw_latency_take(struct ptw_latency *l, const struct ptw_story_event *event)
 	}
 	if (!thread->open_count && !thread->by_id) {
 		thread->log_first += thread->log_count;
-		thread->log_count = 0;
+		thread->log_count = thread->trim_at = 0;
 		return 0;
 	}
 	return logged ? 0 : add_log(l, thread, event);

@@ -31,8 +31,10 @@ struct ptw_latency {
 	struct ptw_path scratch;
 
 	LIST_HEAD(, latency_thread) threads;
-	struct latency_open *open;	/* with @by: of all threads, the oldest first */
+	struct latency_open *open;	/* with @by: of all threads, in no order */
 	size_t open_count, open_room;
+	uint32_t *slot;			/* a hash by id: index in @open, + 1 */
+	size_t slots;
 };
 
 #endif /* PTWATCH_REPORT_LATENCY_PRIVATE_H */

@@ -353,6 +353,8 @@ uint64_t ptw_path_load(const struct ptw_path_load *load, const struct ptw_path *
 			own += path->node[i].total;
 	if (load->time <= total || elsewhere <= own)
 		return 0;
+	if (time > total)
+		time = total;
 	return (uint64_t)((unsigned __int128)time * (elsewhere - own) / (load->time - total));
 }
 

@@ -82,7 +82,10 @@ struct ptw_path_load {
 	uint64_t time;		/* that threads were on a CPU */
 };
 
-/** ptw_path_load() - what interrupts of this @name may be expected to take in @time of @path, by what they take elsewhere */
+/**
+ * ptw_path_load() - what interrupts of this @name may be expected to take in @time of @path, as far as it is on a CPU, by what
+ * they take elsewhere
+ */
 uint64_t ptw_path_load(const struct ptw_path_load *load, const struct ptw_path *path, uint32_t name, uint64_t time);
 
 #define PTW_CULPRIT_DEPTH	64
