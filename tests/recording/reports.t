@@ -132,6 +132,15 @@ echo '{"seq":' >>"$tmp/hurt/alarms.jsonl"
 tells 'hurt/alarms.jsonl: line 2: not a line of JSON: of the alarms only the 1 before that are known; copy it again' insns -i "$tmp/hurt"
 like "$(cat "$tmp/out")" '<-- ALARM #156 write table$' 'the alarm before it is told'
 
+# A disk that fills up, here by a limit of the file's size: nothing that looks whole is left.
+for out in 'flame -o x.svg' 'timeline -o x.json' 'timeline -o x.json.gz' 'flame -o x.folded' 'export --sqlite -o x.db'; do
+	read -ra words <<<"$out"
+	rc=0
+	(cd "$tmp" && trap '' XFSZ && ulimit -f 1 && "$ptwatch" "${words[@]}" -i crime >out 2>err) || rc=$?
+	is "$rc $(ls "$tmp"/x.* 2>/dev/null)" '1 ' "$out: failed, and no file"
+	like "$(tail -n 1 "$tmp/err")" '^ptwatch [a-z]*: (writing the output|output x[.a-z]*): .' "$out: … and it is said"
+done
+
 # ---- --symbol and windows of insns
 
 # A few instructions of the kernel: _text calls kv_note of a module, which a jump is taken in.

@@ -509,6 +509,15 @@ static FILE *open_output(const struct trace_options *options, struct ptw_error *
 	return file;
 }
 
+/* Half of a picture, or of JSON, is of no use to anyone. A device stays. */
+static void remove_output(const char *path)
+{
+	struct stat st;
+
+	if (!lstat(path, &st) && S_ISREG(st.st_mode))
+		unlink(path);
+}
+
 static int run_opened(const struct trace_verb *verb, struct trace_source *source)
 {
 	static struct ptw_out out;
@@ -534,8 +543,10 @@ static int run_opened(const struct trace_verb *verb, struct trace_source *source
 	status = finish(source, &out, failed, &err);
 	if (file != stdout && fclose(file) && status != PTW_EXIT_FAILED) {
 		ptw_error_set(&err, PTW_EXIT_FAILED, "output %s: %s", source->options->output, strerror(errno ? errno : EIO));
-		return cli_error(verb->name, &err);
+		status = cli_error(verb->name, &err);
 	}
+	if (file != stdout && status == PTW_EXIT_FAILED)
+		remove_output(source->options->output);
 	return status;
 }
 
