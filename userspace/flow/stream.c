@@ -59,78 +59,67 @@ struct ptw_stream {
 	struct known_place place[PLACES];
 };
 
-/* Who is made has the name of who made it, until told otherwise. Of those that ran already, what follows tells the name. */
-static int inherit_name(struct ptw_stream *s, const struct ptw_side_event *e)
+/* The thread of that number, made if needed. Return: NULL: out of memory. */
+static struct flow_thread *thread_of(struct ptw_stream *s, int32_t pid, int32_t tid)
 {
-	uint32_t parent, child;
+	uint32_t index = flow_thread_find(&s->threads, pid, tid, -1);
 
-	if (e->exec || e->tid <= 0 || e->other_tid <= 0)
-		return 0;
-	parent = flow_thread_find(&s->threads, e->other_pid, e->other_tid, -1);
-	child = flow_thread_find(&s->threads, e->pid, e->tid, -1);
-	if (parent == UINT32_MAX || child == UINT32_MAX)
-		return -1;
-	memcpy(s->threads.thread[child]->public.comm, s->threads.thread[parent]->public.comm,
-	       sizeof(s->threads.thread[child]->public.comm));
-	return 0;
+	return index == UINT32_MAX ? NULL : s->threads.thread[index];
 }
 
-static int take_name(struct ptw_stream *s, const struct ptw_side_event *e)
+static void take_name(struct flow_thread *thread, const struct ptw_side_event *e)
 {
 	struct ptw_side_detail detail;
-	uint32_t index;
 
-	if (e->tid <= 0)
-		return 0;
-	index = flow_thread_find(&s->threads, e->pid, e->tid, -1);
-	if (index == UINT32_MAX)
-		return -1;
 	ptw_side_detail(e, &detail);
-	ptw_printable(detail.name, s->threads.thread[index]->public.comm, sizeof(s->threads.thread[index]->public.comm));
-	return 0;
+	ptw_printable(detail.name, thread->public.comm, sizeof(thread->public.comm));
+	/*
+	 * When another thread than the first one of a process runs a program, it gets the number of the first, which exits, and
+	 * goes on with that: then an exit is no end.
+	 */
+	if (e->exec) {
+		thread->lives_on |= thread->gone;
+		thread->gone = false;
+	}
 }
 
-/*
- * When another thread than the first one of a process runs a program, it gets the number of the first, which exits, and goes on
- * with that: then an exit is no end.
- */
-static int note_successor(struct ptw_stream *s, const struct ptw_side_event *e)
+/* Who is made has the name of who made it, until told otherwise. Of those that ran already, what follows tells the name. */
+static int inherit_name(struct ptw_stream *s, struct flow_thread *child, const struct ptw_side_event *e)
 {
-	struct flow_thread *thread;
-	uint32_t index;
+	const struct flow_thread *parent;
 
-	if (e->tid <= 0 || (e->type == PTW_SIDE_COMM && !e->exec))
+	child->gone = false;
+	if (e->exec || e->other_tid <= 0)
 		return 0;
-	index = flow_thread_find(&s->threads, e->pid, e->tid, -1);
-	if (index == UINT32_MAX)
+	parent = thread_of(s, e->other_pid, e->other_tid);
+	if (!parent)
 		return -1;
-	thread = s->threads.thread[index];
-	thread->lives_on |= e->type == PTW_SIDE_COMM && thread->exited;
-	thread->exited = e->type == PTW_SIDE_EXIT;
+	memcpy(child->public.comm, parent->public.comm, sizeof(child->public.comm));
 	return 0;
 }
 
-/* The last name of each thread */
-static void name_threads(struct ptw_stream *s)
+/* The last name of each thread, and whether it ends when it exits */
+static void learn_threads(struct ptw_stream *s)
 {
 	for (size_t i = 0; i < s->rec->side_count; i++) {
 		const struct ptw_side_event *e = &s->rec->side[i];
-		int ret = 0;
+		struct flow_thread *thread;
 
 		ptw_recording_passed(s->rec, i);
 		if (!(i & 0xffff))
 			ptw_room_drop(&s->threads.room);
+		if ((e->type != PTW_SIDE_COMM && e->type != PTW_SIDE_FORK && e->type != PTW_SIDE_EXIT) || e->tid <= 0)
+			continue;
+		thread = thread_of(s, e->pid, e->tid);
+		if (!thread)
+			return;
 		if (e->type == PTW_SIDE_COMM)
-			ret = take_name(s, e);
-		else if (e->type == PTW_SIDE_FORK)
-			ret = inherit_name(s, e);
-		if (!ret && (e->type == PTW_SIDE_COMM || e->type == PTW_SIDE_FORK || e->type == PTW_SIDE_EXIT))
-			ret = note_successor(s, e);
-		if (ret)
-			break;
+			take_name(thread, e);
+		else if (e->type == PTW_SIDE_EXIT)
+			thread->gone = true;
+		else if (inherit_name(s, thread, e))
+			return;
 	}
-	for (uint32_t i = 0; i < s->threads.count; i++)
-		s->threads.thread[i]->exited = false;
 }
 
 static enum sink_mode mode_of(unsigned int flags)
@@ -193,7 +182,7 @@ struct ptw_stream *ptw_stream_open(const struct ptw_recording *recording, const 
 				     options->flags & PTW_STREAM_SWITCHES))
 			goto no_memory;
 	}
-	name_threads(s);
+	learn_threads(s);
 	ptw_recording_side_drop(recording);
 	ptw_recording_records_drop(recording);
 	s->jobs = open_jobs(s, err);
@@ -348,18 +337,18 @@ static void note_exits(struct ptw_stream *s, uint64_t time)
 {
 	for (; s->passed < s->rec->side_count && s->rec->side[s->passed].time <= time; s->passed++) {
 		const struct ptw_side_event *e = &s->rec->side[s->passed];
-		uint32_t index;
+		struct flow_thread *thread;
 
 		ptw_recording_passed(s->rec, s->passed);
 		if (!(s->passed & 0xfff))
 			ptw_room_drop(&s->threads.room);
 		if ((e->type != PTW_SIDE_EXIT && e->type != PTW_SIDE_FORK) || e->tid <= 0)
 			continue;
-		index = flow_thread_find(&s->threads, e->pid, e->tid, -1);
-		if (index == UINT32_MAX)
-			s->failed = true;
+		thread = thread_of(s, e->pid, e->tid);
+		if (thread)
+			thread->exited = e->type == PTW_SIDE_EXIT && !thread->lives_on;
 		else
-			s->threads.thread[index]->exited = e->type == PTW_SIDE_EXIT && !s->threads.thread[index]->lives_on;
+			s->failed = true;
 	}
 }
 

@@ -11,7 +11,8 @@
 struct flow_thread {
 	struct ptw_thread public;
 	bool exited;			/* it is about to run for the last time */
-	bool lives_on;			/* another one had its number behind that: see name_threads() */
+	bool gone;			/* it has exited, as far as the records were gone through before anything is decoded */
+	bool lives_on;			/* another one goes on with its number behind that */
 };
 
 /** struct flow_threads - all threads seen; zero-initialise, but for room.limit */

@@ -42,12 +42,7 @@ static uint8_t *map_more(struct ptw_room *room, size_t size)
 			return NULL;
 	}
 	errno = posix_fallocate(room->fd, room->file_size, size);
-	if (errno) {
-		if (!room->file_size)
-			close(room->fd);
-		return NULL;
-	}
-	start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, room->fd, room->file_size);
+	start = errno ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, room->fd, room->file_size);
 	if (start == MAP_FAILED) {
 		if (!room->file_size)
 			close(room->fd);

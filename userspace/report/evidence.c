@@ -522,11 +522,23 @@ static bool behind_alarm(const struct ptw_evidence *e, const struct ptw_story_ev
 					(event->frame->kind == PTW_FRAME_INTERRUPT || event->frame->kind == PTW_FRAME_EXCEPTION));
 }
 
+/* The thread has exited. */
+static int end_thread(struct ptw_evidence *e, struct thread_state *state)
+{
+	int ret = state ? finish(e, state) : 0;
+
+	if (state)
+		free_state(state);
+	return ret;
+}
+
 int ptw_evidence_take(struct ptw_evidence *e, const struct ptw_story_event *event)
 {
-	struct thread_state *state = state_of(e, event->thread);
-	int ret;
+	struct thread_state *state;
 
+	if (event->kind == PTW_STORY_OVER)
+		return end_thread(e, event->thread->user);
+	state = state_of(e, event->thread);
 	if (!state)
 		return -1;
 	if (e->options.tid >= 0 && event->thread->info->tid != e->options.tid)
@@ -541,10 +553,6 @@ int ptw_evidence_take(struct ptw_evidence *e, const struct ptw_story_event *even
 		return take_leave(e, state, event);
 	case PTW_STORY_GAP:
 		return add_row(e, &state->rows, event, ROW_GAP, event->text) ? 0 : -1;
-	case PTW_STORY_OVER:
-		ret = finish(e, state);
-		free_state(state);
-		return ret;
 	default:
 		return 0;
 	}

@@ -395,9 +395,12 @@ static size_t slot_of(const struct ptw_latency *l, uint64_t id)
 	return h;
 }
 
-static bool is_open(const struct ptw_latency *l, uint64_t id)
+/* The start of that @id; NULL: there is none */
+static const struct latency_open *find_open(const struct ptw_latency *l, uint64_t id)
 {
-	return l->open_count && l->slot[slot_of(l, id)];
+	uint32_t at = l->open_count ? l->slot[slot_of(l, id)] : 0;
+
+	return at ? &l->open[at - 1] : NULL;
 }
 
 /* The last start goes into its place, and in the hash those behind it that would not be found any more are put in again. */
@@ -501,12 +504,15 @@ static int take_start(struct ptw_latency *l, struct latency_thread *thread, cons
 		thread->first_off_cpu = event->thread->off_cpu;
 	}
 	if (l->options.by >= 0) {
+		const struct latency_open *old;
+
 		open.id = id_of(l, event);
 		thread->by_id++;
+		old = find_open(l, open.id);
 		/* The same id begins anew: the old one never ended. */
-		if (is_open(l, open.id)) {
+		if (old) {
 			l->open_starts++;
-			end_by_id(l->open[l->slot[slot_of(l, open.id)] - 1].thread);
+			end_by_id(old->thread);
 			remove_by_id(l, open.id);
 		}
 		return add_by_id(l, &open);
@@ -525,18 +531,19 @@ static int take_start(struct ptw_latency *l, struct latency_thread *thread, cons
 static int take_end_by_id(struct ptw_latency *l, const struct ptw_story_event *event)
 {
 	uint64_t id = id_of(l, event);
-	struct latency_open open;
+	const struct latency_open *open = find_open(l, id);
+	struct latency_thread *thread;
 
-	if (!is_open(l, id)) {
+	if (!open) {
 		l->lone_ends++;
 		return 0;
 	}
-	open = l->open[l->slot[slot_of(l, id)] - 1];
-	if (add_pair(l, &open, event))
+	if (add_pair(l, open, event))
 		return -1;
+	thread = open->thread;
 	remove_by_id(l, id);
-	trim_log(l, open.thread);
-	end_by_id(open.thread);
+	trim_log(l, thread);
+	end_by_id(thread);
 	return 0;
 }
 

@@ -67,12 +67,13 @@ static int make_room(void *array, size_t *count, size_t index, size_t size)
 
 static int make_threads(struct ptw_stat *s, uint32_t index)
 {
-	s->room.limit = THREADS_LIMIT;
 	if (!(++s->taken % DROP_THREADS))
 		ptw_room_drop(&s->room);
 	while (s->thread_count <= index) {
-		struct ptw_stat_thread *grown = ptw_room_grow(&s->room, s->thread, s->thread_count, sizeof(*grown));
+		struct ptw_stat_thread *grown;
 
+		s->room.limit = THREADS_LIMIT;
+		grown = ptw_room_grow(&s->room, s->thread, s->thread_count, sizeof(*grown));
 		if (!grown)
 			return -1;
 		s->thread = grown;
